@@ -29,7 +29,7 @@ def test_options_that_contradict_each_other_are_refused(line: Line) -> None:
     for options, said in (
         (("--off", "--events-per-second", "5"), "--off"),
         (("--events-per-second", "5", "--bytes-per-second", "5"), "not both"),
-        (("--factor", "3"), "go with"),
+        (("--factor", "3"), "require"),
         (("--events-per-second", "0"), "above 0"),
         (("--bytes-per-second", "turtles"), "turtles"),
     ):

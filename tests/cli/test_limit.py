@@ -26,7 +26,7 @@ def test_options_of_a_limit_that_contradict_each_other_are_refused(line: Line) -
     line("stream", "create", "iot/raw")
     for options, message in (
         (("--off", "--events-per-second", "5"), "--off"),
-        (("--sample", "weight"), "goes with"),
+        (("--sample", "weight"), "requires"),
         (("--events-per-second", "0"), "above 0"),
         (("--events-per-second", "5", "--sample", "weight"), "weights"),
     ):

@@ -95,7 +95,7 @@ def test_files_that_are_no_module_are_refused(sensors: Line, tmp_path: Path) -> 
     (tmp_path / "m.wat").write_text("(module\n (func (export")
     assert "is not WebAssembly as text" in sensors.refused("modules", "add", "m", tmp_path / "m.wat")
     (tmp_path / "m.wasm").write_bytes(heat())
-    assert "nothing says which functions" in sensors.refused("modules", "add", "m", tmp_path / "m.wasm")
+    assert "functions are missing" in sensors.refused("modules", "add", "m", tmp_path / "m.wasm")
 
 
 def test_a_query_with_a_module_that_misbehaves_ends_with_one_line(hot: Line, tmp_path: Path) -> None:

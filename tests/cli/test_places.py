@@ -59,7 +59,7 @@ def test_times_in_places_are_those_of_appending_or_the_events_own(sensors: Line)
     assert sensors("stitch", *halves, "--into", "iot/other", *by, "--deduplicate", "at", "--json").json["events"] == 3
     assert sensors("stream", "truncate", "iot/whole", "--at", second, *by, "--yes")
     assert sensors("stream", "show", "iot/whole", "--json").json["events"] == 2
-    assert "append or event, not 'age'" in sensors.refused("copy", "iot/sensors", "iot/x", "--by", "age")
+    assert "--by append or --by event, got 'age'" in sensors.refused("copy", "iot/sensors", "iot/x", "--by", "age")
 
 
 def test_truncate_removes_so_many_events_or_bytes(sensors: Line) -> None:

@@ -229,8 +229,8 @@ def test_an_event_can_not_steer_the_terminal(line: Line) -> None:
 
 def test_following_ends_at_the_limit(sensors: Line) -> None:
     assert len(sensors("read", "iot/sensors", "--follow", "--limit", "3").rows) == 3
-    assert "either follows the stream or ends somewhere" in sensors.refused("read", "iot/sensors", "-f", "--to", "tail")
-    assert "--by is append or event" in sensors.refused("read", "iot/sensors", "--by", "nope")
+    assert "that follows the stream can't have an end" in sensors.refused("read", "iot/sensors", "-f", "--to", "tail")
+    assert "expected --by append or --by event" in sensors.refused("read", "iot/sensors", "--by", "nope")
 
 
 def test_the_files_of_a_stream_are_listed_for_other_engines(sensors: Line) -> None:

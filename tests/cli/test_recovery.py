@@ -28,7 +28,7 @@ def test_a_backup_is_restored_elsewhere(sensors: Line, tmp_path: Path) -> None:
 def test_a_backup_says_what_it_needs(sensors: Line, tmp_path: Path) -> None:
     assert "--catalog-only" in sensors.refused("backup")
     assert "--catalog-only" in sensors.refused("backup", tmp_path / "b", "--catalog-only")
-    assert "holds no backup" in sensors.refused("backup", sensors.store)
+    assert "not part of a backup" in sensors.refused("backup", sensors.store)
     assert "no backup" in Line(tmp_path / "copy").refused("restore", sensors.store)
     assert "no store" in Line(tmp_path / "copy").refused("restore", tmp_path / "nowhere")
 

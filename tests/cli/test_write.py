@@ -198,10 +198,13 @@ def json_lines(count: int, wrong: dict[int, str]) -> str:
     ("text", "why"),
     [
         ('{"device": "x"', "it is not JSON: Expecting ',' delimiter at character 15"),
-        ("[1]", "a line is a JSON object, not an array; to convert a file that is one array: jq -c '.[]' FILE"),
-        ("null", "a line is a JSON object, not null"),
-        ("\t null ", "a line is a JSON object, not null"),
-        ("1.5", "a line is a JSON object, not a number"),
+        (
+            "[1]",
+            "expected a JSON object on each line, got an array; to convert a file that is one array: jq -c '.[]' FILE",
+        ),
+        ("null", "expected a JSON object on each line, got null"),
+        ("\t null ", "expected a JSON object on each line, got null"),
+        ("1.5", "expected a JSON object on each line, got a number"),
         ('{"nope": 1}', "unknown column 'nope'; the stream has device, at, celsius"),
         ('{"celsius": "warm"}', "column 'celsius' takes double"),
         ('{"device": 7}', "column 'device' takes string"),
@@ -224,7 +227,7 @@ def test_a_file_that_is_one_json_array_is_refused_with_the_way_to_convert_it(lin
     for text in ('[{"a": 1}, {"a": 2}]', '[\n  {"a": 1}\n]\n'):
         (tmp_path / "array.jsonl").write_text(text)
         assert (
-            "line 1: a line is a JSON object, not an array; to convert a file that is one array: jq -c '.[]' FILE;"
+            "line 1: expected a JSON object on each line, got an array; to convert a file that is one array: jq -c '.[]' FILE;"
         ) in line.refused("write", "s/x", "--create", tmp_path / "array.jsonl")
 
 

@@ -143,7 +143,7 @@ def test_a_producers_writes_are_numbered_one_by_one_and_go_on_after_a_restart(
         assert w.next_number == 11
     with writer(connection, producer="p") as again:
         assert again.next_number == 11
-        with pytest.raises(InvalidArgument, match="numbers are their condition"):
+        with pytest.raises(InvalidArgument, match="sequence numbers are the condition"):
             again.write(b"x", expected=3)
         again.write(b"11", key="k").result(30)
     assert bodies_of(store, "s/a") == [b"%d" % number for number in (*range(10), *[10] * 5, 11)]

@@ -139,7 +139,7 @@ def test_a_token_is_good_until_it_expires(tokens: OidcTokens, provider: Provider
     [
         ({"aud": "other"}, "another audience"),
         ({"aud": None}, "aud"),
-        ({"iss": "https://evil.example.com"}, "another issuer"),
+        ({"iss": "https://evil.example.com"}, "a different issuer"),
         ({"iss": None}, "iss"),
         ({"exp": None}, "exp"),
         ({"exp": "soon"}, "times are not numbers"),
@@ -234,7 +234,7 @@ def test_while_the_provider_fails_its_former_keys_are_used(tokens: OidcTokens, p
             tokens.keys.refresh()
         assert passes(tokens, provider.token(sub="bob"))
     provider.answers["/.well-known/openid-configuration"] = lambda: {"issuer": "https://evil.example.com"}
-    with pytest.raises(StoreUnavailable, match="another issuer"):
+    with pytest.raises(StoreUnavailable, match="a different issuer"):
         tokens.keys.refresh()
     provider.answers["/.well-known/openid-configuration"] = lambda: {
         "issuer": provider.url,

@@ -65,7 +65,7 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
         ),
         ({**NEEDED, "paths": "[]"}, "did you mean 'path'"),
         ({**NEEDED, "checkpointLocation": "x"}, "can't be used when reading"),
-        ({**NEEDED, "pollMs": "-1"}, "a whole number from 0"),
+        ({**NEEDED, "pollMs": "-1"}, "an integer of at least 0"),
         ({**NEEDED, "keys": '["a"'}, "is not a JSON list"),
         ({**NEEDED, "tokenFile": "token"}, "belongs to a broker's address"),
         ({**BROKER, "blobs": "s3://bucket"}, "with a broker, which opens the store itself"),

@@ -138,7 +138,7 @@ def test_what_is_wrong_with_a_read_is_said_clearly(spark: SparkSession, tmp_path
             ({"stream": "none"}, "'none' is not a stream name"),
             ({"columns": "n, m"}, "unknown column 'm'; the stream has device, at, n"),
             ({"maxEventPerTrigger": "5"}, "did you mean 'maxEventsPerTrigger'?"),
-            ({"maxEventsPerTrigger": "0"}, "a whole number from 1"),
+            ({"maxEventsPerTrigger": "0"}, "an integer of at least 1"),
             ({"create": "true"}, "option 'create' can't be used when reading from a stream"),
             ({"by": "time"}, "option 'by' is append or event"),
         ]:

@@ -102,7 +102,7 @@ class _Chunks:
     def get(self, wanted: _Range) -> pa.Buffer:
         stop = self.size if wanted.length is None else wanted.offset + wanted.length
         if max(stop, wanted.offset) > self.size:
-            raise CorruptBlob(wanted.key, f"it holds {self.size} bytes, {max(stop, wanted.offset)} were expected")
+            raise CorruptBlob(wanted.key, f"expected {max(stop, wanted.offset)} bytes, found {self.size}")
         pieces, at = [], wanted.offset
         while at < stop:
             number = bisect_right(self._ends, at)

@@ -70,11 +70,11 @@ class LocalBlobs:
         if whole is None:
             whole = self._map(key)
         if offset < 0 or (length or 0) < 0 or offset > whole.size:
-            raise CorruptBlob(key, f"it holds {whole.size} bytes, and none at {offset}")
+            raise CorruptBlob(key, f"expected a byte at offset {offset}, but it has only {whole.size} bytes")
         if length is None:
             return whole if offset == 0 else whole.slice(offset)
         if offset + length > whole.size:
-            raise CorruptBlob(key, f"it holds {whole.size} bytes, {offset + length} were expected")
+            raise CorruptBlob(key, f"expected {offset + length} bytes, found {whole.size}")
         return whole.slice(offset, length)
 
     def _map(self, key: str) -> pa.Buffer:

@@ -31,7 +31,7 @@ class MemoryBlobs:
         if length is None:
             return whole.slice(offset)
         if offset + length > whole.size:
-            raise CorruptBlob(key, f"it holds {whole.size} bytes, {offset + length} were expected")
+            raise CorruptBlob(key, f"expected {offset + length} bytes, found {whole.size}")
         return whole.slice(offset, length)
 
     def size(self, key: str) -> int | None:

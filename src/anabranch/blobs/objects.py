@@ -103,7 +103,7 @@ class ObjectBlobs:
             raise BlobMissing(key)
         stop = size if length is None else offset
         if offset > size:
-            raise CorruptBlob(key, f"it holds {size} bytes, {offset} were expected")
+            raise CorruptBlob(key, f"expected {offset} bytes, found {size}")
         return pa.py_buffer(b"") if stop == offset else self._range(key, offset, stop)
 
     def _range(self, key: str, start: int, stop: int) -> pa.Buffer:

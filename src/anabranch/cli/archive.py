@@ -73,7 +73,9 @@ def create(
                 )
                 report: ArchiveReport = finish(job, meter, store_path(store))
         elif start is not None or end is not None:
-            raise InvalidArgument("a scope is archived whole: --from and --to are for a stream, scope/name")
+            raise InvalidArgument(
+                "--from and --to select a part of one stream, scope/name; a scope is always archived as a whole"
+            )
         else:
             with open_store(store) as opened:
                 job = opened.jobs.archive_scope(

@@ -63,7 +63,7 @@ def attach(
     invocation.truncate_times = truncate_times
     if confirm:
         if any((name, key, time, stream, checksums, trusted)):
-            raise InvalidArgument("--confirm takes the place alone: anabranch attach --confirm URL")
+            raise InvalidArgument("--confirm takes only a location: anabranch attach --confirm URL")
         with open_store(store) as opened:
             count = opened.archives.confirm_attachment(url)
         if as_json:

@@ -73,7 +73,7 @@ def rate_policy(events: float | None, size: str | None, factor: int | None, mini
 
     if events is None and size is None:
         if factor is not None or minimum is not None:
-            raise InvalidArgument("--factor and --minimum go with --events-per-second or --bytes-per-second")
+            raise InvalidArgument("--factor and --minimum require --events-per-second or --bytes-per-second")
         return None
     if events is not None and size is not None:
         raise InvalidArgument("pass --events-per-second or --bytes-per-second, not both")

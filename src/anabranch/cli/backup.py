@@ -41,7 +41,7 @@ def backup(
       anabranch backup --catalog-only
     """
     if (place is None) != catalog_only:
-        raise InvalidArgument("give a place for the backup, or --catalog-only")
+        raise InvalidArgument("pass a location for the backup, or --catalog-only")
     with open_store(store) as opened, ProgressMeter("backing up", unit_bytes=False) as meter:
         if place is None:
             manifest = opened.export_manifest(progress=meter.show)

@@ -111,7 +111,7 @@ def rotate(as_json: JsonOption = False, store: StoreOption = None) -> None:
     """
     if invocation.keys is None:
         raise InvalidArgument(
-            "the location of the former and the new key is missing: anabranch --keys file:/path key rotate"
+            "the location of the old and the new key is missing: anabranch --keys file:/path key rotate"
         )
     with open_store(store) as opened:
         done = opened.rotate_keys()

@@ -78,7 +78,7 @@ def _policy(events: float | None, size: str | None, sample: str | None) -> LoadP
 
     if events is None and size is None:
         if sample is not None:
-            raise InvalidArgument("--sample goes with --events-per-second or --bytes-per-second")
+            raise InvalidArgument("--sample requires --events-per-second or --bytes-per-second")
         return None
     rate = Rate(events, size)
     return RejectAbove(rate) if sample is None else SampleAbove(rate, sample)

@@ -160,7 +160,7 @@ def check(
       anabranch check --json | jq -r '.findings[].where'
     """
     if dry_run and not repair:
-        raise InvalidArgument("--dry-run goes with --repair")
+        raise InvalidArgument("--dry-run requires --repair")
     findings: list[Finding] = []
     actions: list[RepairAction] = []
     explained = repair and not dry_run  # before a repair it is unknown what will be left
@@ -220,7 +220,7 @@ def _repeat(
     print_report: Callable[[_Report], None],
 ) -> None:
     if every is not None and every <= 0:
-        raise InvalidArgument("--every takes a number of seconds above 0")
+        raise InvalidArgument("expected --every as a number of seconds above 0")
     with open_store(option) as opened:
         while True:
             with ProgressMeter(what, unit_bytes=what == "compact") as meter:

@@ -131,7 +131,7 @@ def run(
       anabranch pipeline run means.sql --once --ephemeral
     """
     if by not in ("append", "event"):
-        raise InvalidArgument(f"--by is append or event, not '{by}'")
+        raise InvalidArgument(f"expected --by append or --by event, got '{by}'")
     with open_store(store) as opened:
         from anabranch.cli.interrupts import interrupts
         from anabranch.cli.render import choose, render

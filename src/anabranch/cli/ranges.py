@@ -91,7 +91,7 @@ def time_kind(by: str) -> TimeKind:
         return "append"
     if by == "event":
         return "event"
-    raise InvalidArgument(f"--by is append or event, not '{by}'")
+    raise InvalidArgument(f"expected --by append or --by event, got '{by}'")
 
 
 def resolve_range(opened: Store, parsed: StreamRange, by: TimeKind) -> StreamRange:

@@ -127,7 +127,7 @@ def revoke(
     from anabranch.security.tokens import Tokens
 
     if not ids and principal is None:
-        raise InvalidArgument("say which tokens: their ids, or --principal NAME for all of one")
+        raise InvalidArgument("pass the ids of the tokens, or --principal NAME for all tokens of a principal")
     with open_catalog(store) as names:
         gone = Tokens(names.changes).revoke(ids or (), principal=principal)
     if as_json:

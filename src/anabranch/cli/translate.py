@@ -54,9 +54,9 @@ def translate(
     from anabranch.query.dialects.translate import translate as translated
 
     if dialect is None:
-        raise InvalidArgument("say with --dialect whose SQL it is")
+        raise InvalidArgument("pass the dialect of the SQL with --dialect")
     if to not in (None, "query", "pipeline"):
-        raise InvalidArgument(f"--to is query or pipeline, not '{to}'")
+        raise InvalidArgument(f"expected --to query or --to pipeline, got '{to}'")
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
     except (OSError, UnicodeDecodeError) as exc:

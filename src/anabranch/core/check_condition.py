@@ -55,7 +55,7 @@ def _matches(values: Values, pattern: Values) -> Values:
 
 def _constant_text(pattern: Values) -> str:
     if not isinstance(pattern, pa.StringScalar) or pattern.as_py() is None:
-        raise ValueError("a pattern is a literal text")
+        raise ValueError("expected the pattern as a text literal")
     return str(pattern.as_py())
 
 
@@ -96,7 +96,7 @@ class CheckCondition:
         if pa.types.is_null(result.type):
             return pa.nulls(batch.num_rows, pa.bool_())
         if not pa.types.is_boolean(result.type):
-            raise InvalidSql(f"expected a condition, which is true or false, not a value of type {result.type}")
+            raise InvalidSql(f"expected a condition, which is true or false, got a value of type {result.type}")
         return pa.repeat(result, batch.num_rows) if isinstance(result, pa.Scalar) else result
 
 
@@ -283,7 +283,7 @@ class _ConditionParser:
 
     def _call(self, name: str) -> Node:
         if name.lower() not in FUNCTIONS:
-            self._fail(f"there is no function {name:.40}; there are {', '.join(sorted(FUNCTIONS))}")
+            self._fail(f"unknown function {name:.40}; expected one of {', '.join(sorted(FUNCTIONS))}")
         count, function = FUNCTIONS[name.lower()]
         self._at += 2
         arguments = [self._sum()]
@@ -379,7 +379,7 @@ def _divided(left: Values, right: Values) -> Values:
 
 def _remainder(left: Values, right: Values) -> Values:
     if not (pa.types.is_integer(left.type) and pa.types.is_integer(right.type)):
-        raise ValueError("% takes whole numbers")
+        raise ValueError("expected integers as the operands of %")
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
 
@@ -398,5 +398,5 @@ def _index(names: list[str], wanted: tuple[str, bool]) -> int:
         return names.index(name)
     alike = [each for each in names if each.lower() == name.lower()] if not quoted else []
     if len(alike) != 1:
-        raise InvalidSql(f"there is no column '{name:.100}'; there are {', '.join(names)[:500]}")
+        raise InvalidSql(f"unknown column '{name:.100}'; expected one of {', '.join(names)[:500]}")
     return names.index(alike[0])

@@ -33,7 +33,7 @@ def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline", truste
             check_values(batch)
         return batch
     except (pa.ArrowException, EOFError, OSError, ValueError) as exc:
-        raise CorruptBlob(key, f"no Arrow record batch of the stream's schema ({exc})") from exc
+        raise CorruptBlob(key, f"not an Arrow record batch of the stream's schema ({exc})") from exc
 
 
 def check_values(batch: pa.RecordBatch) -> None:

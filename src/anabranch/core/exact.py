@@ -102,9 +102,7 @@ def _timestamps(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules) ->
         try:
             found = pc.assume_timezone(found, rules.zone_for_naive())
         except pa.ArrowInvalid as exc:
-            raise InvalidArgument(
-                f"a time without a zone is skipped or repeated by a change of the clocks: {exc}"
-            ) from exc
+            raise InvalidArgument(f"a time without a zone is skipped or repeated by a clock change: {exc}") from exc
     return found.cast(kind)
 
 

@@ -307,14 +307,12 @@ def begin_checkpoint(state: GroupState, group: str, name: str, now: Micros, *, s
     if existing is not None and existing.started_at == now:
         return state  # a retry: its first attempt began the checkpoint, and others have completed it since
     if existing is not None:
-        raise AlreadyExists(f"group '{group}' has a checkpoint '{name}' already")
+        raise AlreadyExists(f"group '{group}' already has a checkpoint '{name}'")
     if len(state.pending) >= limits.CHECKPOINTS_PENDING_MAX:
         if silent:
             return state
         pending = ", ".join(each.name for each in state.pending)
-        raise Conflict(
-            f"group '{group}' has {len(state.pending)} checkpoints pending, the most there may be: {pending}"
-        )
+        raise Conflict(f"group '{group}' has {len(state.pending)} checkpoints pending, the maximum: {pending}")
     return _collect_first(state, (*state.pending, Checkpoint(name, now, {}, silent=silent)))
 
 

@@ -165,7 +165,7 @@ class LogReader:
         batch = self.fetcher.decode(extent, message, piece.columns)
         row, count = extent.location.row + piece.start - extent.start, piece.stop - piece.start
         if row + count > batch.num_rows:
-            raise CorruptBlob(name_of(extent), f"its message holds {batch.num_rows} rows, {row + count} were expected")
+            raise CorruptBlob(name_of(extent), f"expected {row + count} rows in its message, found {batch.num_rows}")
         size = message.size  # already known; computing the batch's size takes as long as decoding it
         if count != batch.num_rows:
             size = size * count // batch.num_rows

@@ -35,7 +35,7 @@ def checks_of(given: Mapping[str, str]) -> tuple[StreamCheck, ...]:
         raise InvalidArgument(f"expected checks as a mapping of names to conditions, got {given!r:.100}")
     for name, condition in given.items():
         if not isinstance(name, str) or not _NAME.match(name):
-            raise InvalidArgument(f"a check's name is a word of up to 64 letters, digits, _ and -, not {name!r:.100}")
+            raise InvalidArgument(f"expected a check name of 1 to 64 letters, digits, _ and -, got {name!r:.100}")
         if not isinstance(condition, str) or not condition.strip():
             raise InvalidArgument(f"check '{name}' needs a condition such as \"celsius > -90\", not {condition!r:.100}")
         if len(condition) > limits.CHECK_CHARS_MAX:
@@ -43,7 +43,7 @@ def checks_of(given: Mapping[str, str]) -> tuple[StreamCheck, ...]:
                 f"the condition of check '{name}' is longer than {limits.CHECK_CHARS_MAX:,} characters"
             )
     if len(given) > limits.CHECKS_MAX:
-        raise InvalidArgument(f"a stream has at most {limits.CHECKS_MAX} checks, not {len(given)}")
+        raise InvalidArgument(f"expected at most {limits.CHECKS_MAX} checks on a stream, got {len(given)}")
     return tuple(StreamCheck(name, given[name].strip()) for name in sorted(given))
 
 

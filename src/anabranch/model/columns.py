@@ -21,7 +21,7 @@ def stored_schema(columns: pa.Schema, key: str | None, time: str | None) -> pa.S
     view and dictionary types become plain strings and binaries, times become µs, and every field is nullable. Raises
     InvalidArgument."""
     if not 1 <= len(columns) <= limits.COLUMNS_MAX:
-        raise InvalidArgument(f"a stream has 1 to {limits.COLUMNS_MAX:,} columns, not {len(columns)}")
+        raise InvalidArgument(f"expected 1 to {limits.COLUMNS_MAX:,} columns, got {len(columns)}")
     names = columns.names
     if len(set(names)) != len(names):
         raise InvalidArgument("a column name occurs more than once in the schema")

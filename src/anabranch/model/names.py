@@ -46,7 +46,7 @@ class StreamName:
         if isinstance(text, StreamName):
             return text
         if not isinstance(text, str):
-            raise InvalidName(f"a stream name is text, not {type(text).__name__}")
+            raise InvalidName(f"expected a stream name as text, got {type(text).__name__}")
         scope, slash, name = text.partition("/")
         if not slash or not _PART.match(scope) or not _PART.match(name):
             raise InvalidName(f"'{text}' is not a stream name: expected scope/name, each {_RULE}")

@@ -21,7 +21,7 @@ class Rate:
         if isinstance(bytes_per_s, str):
             bytes_per_s = to_size(bytes_per_s)
         if events_per_s is None and bytes_per_s is None:
-            raise InvalidArgument("a rate limits events_per_s, bytes_per_s or both")
+            raise InvalidArgument("expected events_per_s=, bytes_per_s= or both for a rate")
         for name, value in (("events_per_s", events_per_s), ("bytes_per_s", bytes_per_s)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise InvalidArgument(f"expected {name} to be a number, got {value!r:.100}")

@@ -70,14 +70,14 @@ class TimeRules:
 
     def aware(self, value: datetime) -> datetime:
         """A datetime with its zone. Raises InvalidArgument if it has none and such times are refused, or if the local
-        time is skipped or repeated by a change of the clocks."""
+        time is skipped or repeated by a clock change."""
         if value.tzinfo is not None:
             return value
         self.zone_for_naive()
         found = value.replace(tzinfo=self._zone)
         if self._zone is not UTC and found.utcoffset() != value.replace(tzinfo=self._zone, fold=1).utcoffset():
             raise InvalidArgument(
-                f"{value.isoformat()} is skipped or repeated in {self.zone} by a change of the clocks: give its UTC offset"
+                f"{value.isoformat()} is skipped or repeated in {self.zone} by a clock change: give its UTC offset"
             )
         return found
 

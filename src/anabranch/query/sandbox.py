@@ -47,7 +47,7 @@ class QueryLimits:
                 f"a query needs {limits.QUERY_MEMORY_BYTES_MIN >> 20} MiB of memory at least, not {self.memory_bytes} bytes"
             )
         if self.seconds is not None and not self.seconds > 0:
-            raise InvalidArgument(f"a query needs a time above 0 s, not {self.seconds}")
+            raise InvalidArgument(f"expected a time limit above 0 s for a query, got {self.seconds}")
 
 
 def open_database(spill: str, *, allow_files: bool, limits_: QueryLimits) -> duckdb.DuckDBPyConnection:

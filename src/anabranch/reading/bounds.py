@@ -73,7 +73,7 @@ def to_cut(
     Raises InvalidArgument and its subclasses, EventNotFound, Truncated.
     """
     if by not in ("append", "event"):
-        raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+        raise InvalidArgument(f"expected by='append' or by='event', got '{by}'")
     if isinstance(place, str):
         place = parse_place(place, rules or logs.times)
     if isinstance(place, Edge | StreamCut):

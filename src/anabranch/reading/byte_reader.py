@@ -76,9 +76,9 @@ class RawByteReader(io.RawIOBase):
                 self.source.refresh()
                 position = self.source.tail() + offset
             case _:
-                raise InvalidArgument(f"whence is 0, 1 or 2, not {whence}")
+                raise InvalidArgument(f"expected whence 0, 1 or 2, got {whence}")
         if position < 0:
-            raise InvalidArgument(f"there is no position {position} in a byte stream")
+            raise InvalidArgument(f"expected a position of at least 0 in a byte stream, got {position}")
         self._position = position
         return position
 

@@ -92,9 +92,9 @@ class Reader(Displayed):
         window: Callable[[StreamCut], TimeWindow] = lambda position: TimeWindow(),
     ) -> None:
         if follow and end is not None:
-            raise InvalidArgument("a reader either follows the stream or ends somewhere")
+            raise InvalidArgument("a reader that follows the stream can't have an end: omit one of them")
         if batch_rows < 1:
-            raise InvalidArgument(f"a batch holds at least one row, not {batch_rows}")
+            raise InvalidArgument(f"expected at least one row per batch, got {batch_rows}")
         self._catalog = catalog
         self._logs = logs
         self._tail = tail
@@ -299,7 +299,7 @@ class Reader(Displayed):
         if self._closed:
             raise Closed("reader")
         if self._pump.busy:
-            raise InvalidArgument("a reader has one consumer at a time; open another reader")
+            raise InvalidArgument("this reader already has a consumer; open another reader")
         with self._busy:
             with self._catalog.reading() as reading:
                 view = load(reading, self._info.id)
@@ -366,7 +366,7 @@ class Reader(Displayed):
         if self._closed:
             raise Closed("reader")
         if self._pump.busy:
-            raise InvalidArgument("a reader has one consumer at a time; open another reader")
+            raise InvalidArgument("this reader already has a consumer; open another reader")
         if as_events is self._as_events and not self._astray:
             return
         with self._busy:

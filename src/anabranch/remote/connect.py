@@ -37,13 +37,13 @@ def connect_to_broker(
     address = BrokerAddress.parse(url)
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     if token is not None and not (token.isascii() and token.isprintable()):
-        raise InvalidArgument("a token is printable ASCII text")
+        raise InvalidArgument("expected a token of printable ASCII characters")
     if token is not None and not (insecure or os.environ.get(INSECURE_VARIABLE) == "1"):
         _require_secret(address)
     if not address.tls and (ca or certificate or private_key):
-        raise InvalidArgument("certificates belong to a connection with TLS: anabranch+tls://host:port")
+        raise InvalidArgument("certificates require TLS: connect to anabranch+tls://host:port")
     if (certificate is None) != (private_key is None):
-        raise InvalidArgument("certificate= and private_key= belong together")
+        raise InvalidArgument("pass both certificate= and private_key=, or neither")
     credentials = Credentials(token, _read(ca), _read(certificate), _read(private_key))
     return RemoteStore(address, credentials, runtime or Runtime(settings=settings or Settings()))
 

@@ -73,11 +73,11 @@ class RemoteReader(Displayed):
     ) -> None:
         """See `Reader`; also raises PermissionDenied, StoreUnavailable."""
         if follow and end is not None:
-            raise InvalidArgument("a reader either follows the stream or ends somewhere")
+            raise InvalidArgument("a reader that follows the stream can't have an end: omit one of them")
         if batch_rows < 1:
-            raise InvalidArgument(f"a batch holds at least one row, not {batch_rows}")
+            raise InvalidArgument(f"expected at least one row per batch, got {batch_rows}")
         if by not in ("append", "event"):
-            raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+            raise InvalidArgument(f"expected by='append' or by='event', got '{by}'")
         self._connection = connection
         self._runtime = runtime
         self._on_close = on_close
@@ -259,7 +259,7 @@ class RemoteReader(Displayed):
         if self._closed:
             raise Closed("reader")
         if self._pump.busy:
-            raise InvalidArgument("a reader has one consumer at a time; open another reader")
+            raise InvalidArgument("this reader already has a consumer; open another reader")
         self._restart(self.position, skip=True)
         return self._call.skipped
 
@@ -320,7 +320,7 @@ class RemoteReader(Displayed):
         if self._closed:
             raise Closed("reader")
         if self._pump.busy:
-            raise InvalidArgument("a reader has one consumer at a time; open another reader")
+            raise InvalidArgument("this reader already has a consumer; open another reader")
         if as_events and self._info.schema.raw and _PAYLOAD not in self._call.schema.names:
             self._command.columns.append(_PAYLOAD)
             self._restart(self.position)

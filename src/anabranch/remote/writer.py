@@ -78,9 +78,9 @@ class RemoteWriter(Displayed):
         """`end_times` says that no watermark waits for this writer of a stream any more. Raises StreamNotFound, StreamSealed,
         PermissionDenied, StoreUnavailable."""
         if note_time_s is not None and note_time_s <= 0:
-            raise InvalidArgument(f"times are noted some seconds apart, not {note_time_s}")
+            raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
         if [writer_id, producer, fence].count(None) < 2:
-            raise InvalidArgument("a writer has a writer_id, a producer or a fence, not two of them")
+            raise InvalidArgument("pass only one of writer_id=, producer= and fence=")
         named = writer_id or producer
         self._connection = connection
         self._runtime = runtime
@@ -358,9 +358,11 @@ class RemoteWriter(Displayed):
             if error is not None:
                 raise error
             if expected is not None:
-                raise InvalidArgument("a producer's appends take no `expected`: their numbers are their condition")
+                raise InvalidArgument(
+                    "a producer's appends don't accept `expected`: their sequence numbers are the condition"
+                )
             if count == 0:
-                raise InvalidArgument("an append of a producer has at least one event")
+                raise InvalidArgument("expected at least one event in a producer's append")
         elif expected is not None and self._named:
             raise InvalidArgument(
                 "through a broker, a writer with a writer_id takes no `expected`; one with a fence does"

@@ -65,10 +65,10 @@ class KeySet:
         if self._address is None:
             found = _fetch_object(self._issuer.rstrip("/") + DISCOVERY)
             if found.get("issuer") != self._issuer:
-                raise StoreUnavailable(f"{shown_address(self._issuer)} describes another issuer than it was asked for")
+                raise StoreUnavailable(f"{shown_address(self._issuer)} describes a different issuer")
             address = found.get("jwks_uri")
             if not isinstance(address, str):
-                raise StoreUnavailable(f"{shown_address(self._issuer)} names no address of its keys (jwks_uri)")
+                raise StoreUnavailable(f"{shown_address(self._issuer)} has no address of its keys (jwks_uri)")
             try:
                 check_address(address)
             except InvalidArgument as exc:

@@ -49,7 +49,7 @@ class OidcTokens:
 
     def __init__(self, settings: OidcSettings, runtime: Runtime) -> None:
         if not settings.audience:
-            raise InvalidArgument("say for which audience the identity provider's tokens must be (audience)")
+            raise InvalidArgument("set the audience that the identity provider's tokens must have (audience)")
         self._settings = settings
         self._clock = runtime.clock
         self._lock = runtime.tasks.lock()
@@ -88,12 +88,12 @@ class OidcTokens:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise Unauthenticated("the token is not one of this store, nor a JWT") from None
+            raise Unauthenticated("the token is neither a token of this store nor a JWT") from None
         key_id = header.get("kid")
         if header.get("alg") not in ALGORITHMS:
-            raise Unauthenticated("the token's signature is of a kind that is not accepted")
+            raise Unauthenticated("the token's signature algorithm is not accepted")
         if not isinstance(key_id, str):
-            raise Unauthenticated("the token does not say which key has signed it (kid)")
+            raise Unauthenticated("the token does not name the key that signed it (kid)")
         key = self.keys.find(key_id)
         if key is None:
             raise Unauthenticated("the token was signed with a key that the identity provider does not list (yet)")
@@ -125,7 +125,7 @@ class OidcTokens:
         settings = self._settings
         name = claims[settings.principal_claim]
         if settings.principal_claim == "email" and claims.get("email_verified") is not True:
-            raise Unauthenticated("the token is refused: the provider has not verified its mail address")
+            raise Unauthenticated("the token is refused: the provider has not verified its email address")
         groups = claims.get(settings.groups_claim, [])
         if (
             not isinstance(groups, list)

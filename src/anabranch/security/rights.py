@@ -67,8 +67,8 @@ def check_pattern(text: str) -> str:
     """Return the pattern of names, `iot/*` as `iot/`. Raises InvalidArgument."""
     if not isinstance(text, str) or len(text) > 2 * limits.NAME_CHARS_MAX + 2 or not _PATTERN.match(text):
         raise InvalidArgument(
-            f"'{text!s:.100}' matches no names: expected '*', a scope as 'iot/', a stream as 'iot/sensors', or the "
-            "beginning of names as 'iot/sens*'"
+            f"'{text!s:.100}' is not a pattern of names: expected '*', a scope such as 'iot/', a stream such as 'iot/sensors', or the "
+            "beginning of names such as 'iot/sens*'"
         )
     return text[:-1] if text.endswith("/*") else text
 

@@ -37,7 +37,7 @@ class Roles(Displayed):
         name of a built-in role."""
         row = RoleRow(check_role(name), check_operations(operations))
         if not row.operations:
-            raise InvalidArgument(f"say what role '{name}' allows: one or more of {', '.join(OPERATIONS)}")
+            raise InvalidArgument(f"pass what role '{name}' allows: one or more of {', '.join(OPERATIONS)}")
         _reject_built_in(name)
 
         def change(txn: Writing, now: Micros) -> Result:
@@ -132,7 +132,7 @@ def need_role(txn: Reading, name: str) -> None:
         return
     if txn.state(ACCESS_ROLE, check_role(name)) is None:
         known = [*BUILT_IN_ROLES, *(row.name for _, row in txn.states(ACCESS_ROLE))]
-        raise InvalidArgument(f"there is no role '{name}': there are {', '.join(known[:20])}")
+        raise InvalidArgument(f"role '{name}' not found; expected one of {', '.join(known[:20])}")
 
 
 def _reject_built_in(name: str) -> None:

@@ -22,7 +22,7 @@ def is_loopback(host: str) -> bool:
 
 def require_safe(host: str, *, tls: bool, authentication: bool, insecure: bool) -> None:
     """Raise InvalidArgument for a broker that listens on anything but loopback without TLS and authentication, unless
-    told `insecure`."""
+    `insecure`."""
     if insecure or is_loopback(host) or (tls and authentication):
         return
     missing = {
@@ -31,5 +31,5 @@ def require_safe(host: str, *, tls: bool, authentication: bool, insecure: bool) 
     }
     raise InvalidArgument(
         f"others can reach a broker on '{host}', so it needs {' and '.join(each for each, given in missing.items() if not given)}. "
-        "Or listen on 127.0.0.1; or say --insecure, where the network is trusted"
+        "Or listen on 127.0.0.1, or pass --insecure if the network is trusted"
     )

@@ -36,4 +36,4 @@ class Secret:
         return hmac.compare_digest(self._text.encode(), other._text.encode())
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret can't be pickled: pass where it is found instead")
+        raise TypeError("a secret can't be pickled: pass its location instead")

@@ -133,7 +133,7 @@ class StoreGuard:
             raise Unauthenticated("the token is too long")
         if not token.startswith(PREFIX):
             if self._signed is None:
-                raise Unauthenticated("the token is not one of this store")
+                raise Unauthenticated("the token is not a token of this store")
             return replace(self._signed.principal(token), peer=peer)
         row = self._access.current().tokens.get(token_digest(token))
         if row is None:

@@ -61,11 +61,11 @@ class Tokens(Displayed):
         role_names, allowed = tuple(dict.fromkeys(roles)), check_operations(operations)
         patterns = tuple(dict.fromkeys(map(check_pattern, on)))
         if patterns and not (role_names or allowed):
-            raise InvalidArgument("say what the token allows on these names: a role, or operations")
+            raise InvalidArgument("pass what the token allows on these names: a role, or operations")
         if not patterns and (role_names or allowed):
             patterns = (EVERYTHING,)
         if expires_after_us is not None and expires_after_us <= 0:
-            raise InvalidArgument("a token expires after a time that is more than nothing")
+            raise InvalidArgument("expected the lifetime of a token to be above 0")
         ids = self._changes.runtime.ids
         ident = f"{ids.bits(_ID_BITS):012x}"
         secret = urlsafe_b64encode(ids.bits(_SECRET_BITS).to_bytes(_SECRET_BITS // 8, "big")).rstrip(b"=").decode()
@@ -104,7 +104,7 @@ class Tokens(Displayed):
             for ident in wanted:
                 if ident not in rows:
                     # Not quoted: it may be a whole token.
-                    raise InvalidArgument("there is no token with one of these ids; 'anabranch token list' shows them")
+                    raise InvalidArgument("no token has any of these ids; list the tokens with: anabranch token list")
             gone = [*wanted, *(row.id for row in rows.values() if row.principal == principal and row.id not in wanted)]
             for ident in gone:
                 txn.drop_state(ACCESS_TOKEN, ident)

@@ -281,13 +281,13 @@ def _problem(exc: ValidationError, origins: Mapping[str, str]) -> str:
 def _check_together(settings: ServerSettings) -> None:
     """Refuse values that contradict each other, and a broker that others can reach and nobody guards."""
     if (settings.tls_certificate is None) != (settings.tls_key is None):
-        raise InvalidArgument("tls_certificate and tls_key belong together: set both, or neither")
+        raise InvalidArgument("set both tls_certificate and tls_key, or neither")
     if settings.dev_tls and settings.tls_certificate is not None:
         raise InvalidArgument("dev_tls creates its own certificate: omit tls_certificate and tls_key")
     if settings.tls_client_ca is not None and not settings.tls:
         raise InvalidArgument("tls_client_ca verifies callers over TLS: set tls_certificate and tls_key too")
     if (settings.jwt_issuer is None) != (settings.jwt_audience is None):
-        raise InvalidArgument("jwt_issuer and jwt_audience belong together: set both, or neither")
+        raise InvalidArgument("set both jwt_issuer and jwt_audience, or neither")
     if settings.jwks_url is not None and not (settings.jwt_issuer and settings.jwt_audience):
         raise InvalidArgument("jwks_url needs jwt_issuer and jwt_audience, or tokens of anybody would be accepted")
     if not (settings.flight or settings.http or settings.grpc):

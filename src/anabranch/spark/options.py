@@ -245,11 +245,11 @@ class _ParsedOptions:
         if text is None:
             return None
         if not text.replace("_", "").isdecimal() or int(text) < least:
-            raise InvalidArgument(f"option '{name}' is a whole number from {least}, not '{text}'")
+            raise InvalidArgument(f"expected option '{name}' as an integer of at least {least}, got '{text}'")
         return int(text)
 
     def choice(self, name: str, words: tuple[str, ...]) -> str:
         text = (self.text(name) or words[0]).lower()
         if text not in words:
-            raise InvalidArgument(f"option '{name}' is {' or '.join(words)}, not '{text}'")
+            raise InvalidArgument(f"expected option '{name}' as {' or '.join(words)}, got '{text}'")
         return text

@@ -236,7 +236,7 @@ class Archives(Displayed):
         check_request(request)
         if job_store.runtime.sealer is not None:
             raise InvalidArgument(
-                "this store is encrypted, and attached files would stay in the clear: import them instead"
+                "this store is encrypted, and attached files would stay unencrypted: import them instead"
             )
         text, only = _folder_and_file(os.fspath(url))
         with open_archive_place(text, job_store.runtime, create=False) as (source, place):

@@ -37,9 +37,9 @@ class ByteFiles(Displayed):
             case "ab" | "xb" if not follow:
                 return self._writer(name, new=mode == "xb")
             case "ab" | "xb":
-                raise InvalidArgument("only a reader follows a byte stream")
+                raise InvalidArgument("follow=True requires mode 'rb'")
         raise InvalidArgument(
-            f"a byte stream is opened with 'rb' to read, 'ab' to append or 'xb' to make a new one, not '{mode}'"
+            f"expected mode 'rb' to read a byte stream, 'ab' to append or 'xb' to create one, got '{mode}'"
         )
 
     @abstractmethod

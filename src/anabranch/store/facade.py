@@ -230,7 +230,7 @@ class Store(Displayed):
         self._alive()
         if producer is not None:
             if writer_id is not None:
-                raise InvalidArgument("a writer has a writer_id or a producer, not both")
+                raise InvalidArgument("pass either writer_id= or producer=, not both")
             opened, name = self.producers.claim(stream, producer, None)
             return self._writer(opened.stream, name=name, fence=fence, note_time_s=note_time_s, producer=opened)
         info = self.streams.get(stream)

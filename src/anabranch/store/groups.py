@@ -198,13 +198,13 @@ class Groups(Displayed):
     ) -> Callable[[], GroupState]:
         lease_us, refresh_us = round(lease_s * 1e6), round(refresh_s * 1e6)
         if lease_us < limits.READER_LEASE_US_MIN:
-            raise InvalidArgument(f"a lease is at least {limits.READER_LEASE_US_MIN / 1e6} s, not {lease_s}")
+            raise InvalidArgument(f"expected lease_s of at least {limits.READER_LEASE_US_MIN / 1e6} s, got {lease_s}")
         if refresh_us < limits.READER_REFRESH_US_MIN:
             raise InvalidArgument(
-                f"readers look at most every {limits.READER_REFRESH_US_MIN / 1e6} s, not every {refresh_s}"
+                f"expected refresh_s of at least {limits.READER_REFRESH_US_MIN / 1e6} s, got {refresh_s}"
             )
         if checkpoint_s is not None and checkpoint_s <= 0:
-            raise InvalidArgument(f"checkpoints have some time between them, not {checkpoint_s} s")
+            raise InvalidArgument(f"expected checkpoint_s above 0, got {checkpoint_s}")
 
         def make() -> GroupState:
             views = [self._streams.view(each) for each in ids]

@@ -49,7 +49,7 @@ class StoreHistory:
     def ranges(self, stream: StreamId, start: Place, end: Place, by: TimeKind, bytes_max: int) -> list[HistoryRange]:
         """See `History.ranges`."""
         if not isinstance(bytes_max, int) or bytes_max < 1:
-            raise InvalidArgument(f"a range has at least one byte, not {bytes_max!r}")
+            raise InvalidArgument(f"expected bytes_max of at least 1, got {bytes_max!r}")
         first, last = self._cuts(stream, start, end, by)
         with self._parts.catalog.reading() as reading:
             view = load(reading, stream)

@@ -55,7 +55,7 @@ def restore(
 
             found = CatalogFile.in_folder(folder)
             if found.inode is not None:
-                raise AlreadyExists(f"there is a store in {folder} already; restore to a new place")
+                raise AlreadyExists(f"{folder} already holds a store; restore to a new location")
             make_folder(folder, shared=runtime.settings.shared_files)
             report = fetch_blobs(source, manifest, target, progress=progress)
             with replace_catalog(folder, runtime, found) as fresh:
@@ -65,7 +65,7 @@ def restore(
         try:
             with catalog.reading() as snapshot:
                 if not is_empty(snapshot):
-                    raise AlreadyExists(f"there is a store in {shown} already; restore to a new place")
+                    raise AlreadyExists(f"{shown} already holds a store; restore to a new location")
             report = fetch_blobs(source, manifest, target, progress=progress)
             reload(catalog, source, manifest, _by_clock_of(catalog, runtime), progress=progress)
             return _with_unconfirmed(report, catalog)

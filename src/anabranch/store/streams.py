@@ -89,10 +89,10 @@ class StoreStreams(ReplacingStreams):
         elif by is None:
             raise InvalidCut("expected the cut to truncate at, or by='groups'")
         elif by != "groups":
-            raise InvalidArgument(f"by is 'groups' or left out, not {by!r}")
+            raise InvalidArgument(f"expected by='groups' or no by=, got {by!r}")
         elif request is not None:
             raise InvalidArgument(
-                "truncate(by='groups') accepts no request id: a repetition removes events that were read since"
+                "truncate(by='groups') accepts no request id: repeating it removes events that were read since"
             )
         else:
             self._own.subscribers.release(name, TAIL if cut is None else parse_cut(cut))

@@ -55,7 +55,7 @@ class StoreWatermarks(Displayed):
             found = self._marks(ident)
             return (limits.TIME_IDLE_US if found is None else found.idle_us()) / 1e6
         if not idle_s > 0:
-            raise InvalidArgument(f"a writer is idle after some time, not after {idle_s} s")
+            raise InvalidArgument(f"expected idle_s above 0, got {idle_s}")
         self._begun(ident).set_idle(round(idle_s * 1e6))
         return idle_s
 

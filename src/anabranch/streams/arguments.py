@@ -89,17 +89,17 @@ def columns_of(schema: Any) -> pa.Schema:
 def time_range(between: Any, rules: TimeRules) -> tuple[Micros, Micros]:
     """A range of times in µs. Raises InvalidArgument, also for an empty one."""
     if not isinstance(between, tuple | list) or len(between) != 2:
-        raise InvalidArgument(f"between= takes two times (start, end), not {between!r}")
+        raise InvalidArgument(f"expected between= as two times (start, end), got {between!r}")
     low, high = (to_micros(each, rules) for each in between)
     if low >= high:
-        raise InvalidArgument(f"between= begins before it ends; {between[0]!r} is not before {between[1]!r}")
+        raise InvalidArgument(f"expected between= to begin before it ends; {between[0]!r} is not before {between[1]!r}")
     return low, high
 
 
 def time_kind(by: str) -> str:
     """Which times are meant, `append` or `event`. Raises InvalidArgument for anything else."""
     if by not in ("append", "event"):
-        raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+        raise InvalidArgument(f"expected by='append' or by='event', got '{by}'")
     return by
 
 

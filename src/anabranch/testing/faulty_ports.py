@@ -63,7 +63,7 @@ class FaultyCatalog:
         """See `Catalog.writing`."""
         begun = self._gate.before("catalog.writing")
         if begun is Action.UNCERTAIN_LOST:
-            raise StoreUnavailable("a planned fault keeps the catalog away")
+            raise StoreUnavailable("a planned fault makes the catalog unavailable")
         with self._turn:
             with self.inner.writing(on) as transaction:
                 self._gate.after("catalog.writing", begun)

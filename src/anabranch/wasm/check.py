@@ -24,12 +24,12 @@ _BATCH: Final = (_NUMBER, _NUMBER)
 
 def check_module(engine: WasmEngine, code: bytes, signatures: Sequence[str] = ()) -> tuple[FunctionSignature, ...]:
     """The functions of a module: those of the signatures, or without any those that the module names itself. Raises
-    InvalidArgument for bytes that are no module, a module that imports anything, and one without these functions."""
+    InvalidArgument for bytes that are not a module, a module that imports anything, and one without these functions."""
     module = engine.compile(code)
     found = parse_signatures(signatures or _own(code))
     for each in module.imports:
         raise InvalidArgument(
-            f"the module imports {each.module}.{each.name}, but nothing is provided: a module computes, and calls nothing"
+            f"the module imports {each.module}.{each.name}, but a module can't import anything: it may only compute"
         )
     exports = {each.name: each.type for each in module.exports}
     if not isinstance(exports.get("memory"), wasmtime.MemoryType):
@@ -57,8 +57,8 @@ def _own(code: bytes) -> list[str]:
     section = custom_section(code, SECTION)
     if section is None:
         raise InvalidArgument(
-            "nothing says which functions the module has: give their signatures, such as 'score(celsius double) -> double', "
-            f"or put them into its custom section '{SECTION}', one a line"
+            "the signatures of the module's functions are missing: pass them, such as 'score(celsius double) -> double', "
+            f"or put them into its custom section '{SECTION}', one per line"
         )
     try:
         return [line for line in section.decode().splitlines() if line.strip()]

@@ -51,7 +51,7 @@ class WasmEngine:
     def compile(self, code: bytes) -> wasmtime.Module:
         """The module of these bytes. Raises InvalidArgument."""
         if len(code) > limits.MODULE_BYTES_MAX:
-            raise InvalidArgument(f"a module has at most {limits.MODULE_BYTES_MAX:,} bytes, not {len(code):,}")
+            raise InvalidArgument(f"expected a module of at most {limits.MODULE_BYTES_MAX:,} bytes, got {len(code):,}")
         if code[:4] != b"\0asm":
             raise InvalidArgument("this is not a WebAssembly module: it does not begin with the bytes 00 61 73 6d")
         try:

@@ -57,7 +57,7 @@ def parse_signatures(texts: Sequence[str]) -> tuple[FunctionSignature, ...]:
     """Those of one module. Raises InvalidArgument, also if two functions have names that differ only in case, as SQL
     does not tell them apart."""
     if not 1 <= len(texts) <= limits.MODULE_FUNCTIONS_MAX:
-        raise InvalidArgument(f"a module has 1 to {limits.MODULE_FUNCTIONS_MAX} functions, not {len(texts)}")
+        raise InvalidArgument(f"expected 1 to {limits.MODULE_FUNCTIONS_MAX} functions in a module, got {len(texts)}")
     found: dict[str, FunctionSignature] = {}
     for signature in map(parse_signature, texts):
         if found.setdefault(signature.name.lower(), signature) is not signature:

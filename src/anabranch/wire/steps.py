@@ -81,7 +81,7 @@ def parse_run(arguments: Any) -> Run:
         raise InvalidArgument(f"a run has the members steps and request, not '{unknown:.100}'")
     given = arguments["steps"]
     if not 1 <= len(given) <= limits.RUN_STEPS_MAX:
-        raise InvalidArgument(f"a run has 1 to {limits.RUN_STEPS_MAX} steps, not {len(given)}")
+        raise InvalidArgument(f"expected 1 to {limits.RUN_STEPS_MAX} steps in a run, got {len(given)}")
     request = check_request(arguments.get("request"))
     if request is not None and len(request) > limits.REQUEST_CHARS_MAX - _NUMBER_CHARS:
         raise InvalidArgument(

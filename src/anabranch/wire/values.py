@@ -247,7 +247,7 @@ def _decode_enum(kind: Any, value: str) -> Any:
         return kind(value)
     except ValueError as exc:
         known = ", ".join(str(each.value) for each in kind)
-        raise InvalidArgument(f"'{value:.100}' is no {kind.__name__}: expected {known}") from exc
+        raise InvalidArgument(f"'{value:.100}' is not a {kind.__name__}: expected {known}") from exc
 
 
 def _decode_record(kind: Any, fields: dict[str, Any]) -> Any:
@@ -261,7 +261,7 @@ def _decode_record(kind: Any, fields: dict[str, Any]) -> Any:
     except AnabranchError:
         raise
     except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as exc:
-        raise InvalidArgument(f"a {kind.__name__} can't be made of its members: {exc}") from exc
+        raise InvalidArgument(f"a {kind.__name__} can't be created from its members: {exc}") from exc
 
 
 def _unbase64(text: Any) -> bytes:
@@ -328,7 +328,7 @@ def _decode_event(fields: dict[str, Json], depth: int) -> Event:
         raise InvalidArgument("expected 'schema' as a StreamSchema")
     batches = list(open_bounded(pa.py_buffer(_unbase64(fields["row"]))))
     if len(batches) != 1 or batches[0].num_rows != 1:
-        raise InvalidArgument("an event is one row")
+        raise InvalidArgument("expected an event as one row")
     (batch,) = batches
     batch.validate(full=True)
     return Event(

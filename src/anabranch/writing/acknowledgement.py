@@ -174,7 +174,7 @@ class Acknowledgement:
     def pointer(self, row: int) -> EventPointer:
         """Where event `row` landed. Raises the error it was refused with; IndexError where the row does not exist."""
         if not 0 <= row < self.total:
-            raise IndexError(f"there is no row {row} among {self.total}")
+            raise IndexError(f"no row {row}: there are {self.total} rows")
         if self._refused:
             for error, rows in self._refused.values():
                 if row in rows:

@@ -35,7 +35,7 @@ def _raw_row(event: Any, now: Micros, rules: TimeRules) -> dict[str, Any]:
     key, time, payload = None, None, event
     if isinstance(event, Mapping):
         if unknown := sorted(set(event) - {"payload", "key", "time"}, key=str):
-            raise SchemaMismatch(f"an event of a raw stream has payload, key and time, not {unknown[0]!r:.100}")
+            raise SchemaMismatch(f"expected payload, key and time in an event of a raw stream, got {unknown[0]!r:.100}")
         payload, key, time = event.get("payload"), event.get("key"), event.get("time")
     text = None if key is None else key_text(key)
     if text is not None:

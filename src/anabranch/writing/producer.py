@@ -257,4 +257,6 @@ class Producer(Displayed):
 
 def _check_sequence(sequence: int) -> None:
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence < 1 << 62:
-        raise InvalidArgument(f"the number of an append is a whole number from 0 on, not {sequence!r:.100}")
+        raise InvalidArgument(
+            f"expected the sequence number of an append as an integer of at least 0, got {sequence!r:.100}"
+        )

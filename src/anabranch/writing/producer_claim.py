@@ -74,7 +74,7 @@ def _dropped_abandoned(txn: Writing, stream: StreamId, now: Micros) -> int:
 def _check(name: str, epoch: int | None) -> None:
     if not isinstance(name, str) or not name or "\0" in name or len(name.encode()) > limits.PRODUCER_NAME_BYTES_MAX:
         raise InvalidArgument(
-            f"a producer's name is text of 1 to {limits.PRODUCER_NAME_BYTES_MAX} bytes without NUL, not {name!r:.100}"
+            f"expected a producer's name as text of 1 to {limits.PRODUCER_NAME_BYTES_MAX} bytes without NUL, got {name!r:.100}"
         )
     if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < 1 << 62):
-        raise InvalidArgument(f"a producer's epoch is a whole number from 0 on, not {epoch!r:.100}")
+        raise InvalidArgument(f"expected a producer's epoch as an integer of at least 0, got {epoch!r:.100}")

@@ -428,9 +428,11 @@ class Writer(Displayed):
         if error is not None:
             raise error
         if expected is not None:
-            raise InvalidArgument("a producer's appends take no `expected`: their numbers are their condition")
+            raise InvalidArgument(
+                "a producer's appends don't accept `expected`: their sequence numbers are the condition"
+            )
         if count == 0:
-            raise InvalidArgument("an append of a producer has at least one event")
+            raise InvalidArgument("expected at least one event in a producer's append")
 
     def _require_open(self) -> None:
         if self._closed:

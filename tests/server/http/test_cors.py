@@ -62,7 +62,7 @@ def test_no_page_of_another_origin_changes_anything_unasked(
     for origin in ("https://evil.example", "null"):
         refused = http.post(path, content=body, headers={"Content-Type": kind, "Origin": origin})
         assert refused.status_code == 403, path
-        assert "may not use this broker" in refused.text
+        assert "may not call this broker" in refused.text
     assert [(str(info.name), info.id, store.cuts.tail(info.id)) for info in store.streams.list()] == before
 
 

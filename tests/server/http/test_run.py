@@ -73,8 +73,8 @@ def test_an_error_says_the_step_and_earlier_steps_stay_done(http: httpx.Client, 
 
 WRONG = [
     ({}, "a run is an object with a list of steps"),
-    ([], "expected as a JSON object"),
-    ({"steps": []}, "a run has 1 to 100 steps, not 0"),
+    ([], "as a JSON object"),
+    ({"steps": []}, "expected 1 to 100 steps in a run, got 0"),
     ({"steps": [step("id")] * 101}, "not 101"),
     ({"steps": [step("id")], "transaction": True}, "the members steps and request, not 'transaction'"),
     ({"steps": ["id"]}, "expected step 1 as an object with the member 'call'"),

@@ -447,7 +447,7 @@ def test_a_parquet_file_that_was_changed_or_renamed_is_noticed(river: Open, tmp_
         ParquetReader(name, data, sealer)
         with pytest.raises(CorruptBlob, match="were written at another place"):
             ParquetReader(name.replace("0", "1"), data, sealer)
-        with pytest.raises(CorruptBlob, match="no Parquet file"):
+        with pytest.raises(CorruptBlob, match="not a Parquet file"):
             ParquetReader(name, data)
 
 

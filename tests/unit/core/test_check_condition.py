@@ -87,7 +87,7 @@ def test_a_condition_means_what_it_means_in_sql(condition: str) -> None:
         ("s > 1", "can't compare string with int64"),
         ("exists(n)", "no function exists"),
         ("length(s, s)", "takes 1 argument"),
-        ("s LIKE n", "pattern is a literal"),
+        ("s LIKE n", "pattern as a text literal"),
         ("regexp_matches(s, '(')", "regular expression"),
         ("at > 'yesterday'", "not a time"),
         ("n = 99999999999999999999", "too large"),

@@ -147,7 +147,7 @@ def test_a_names_text_comes_back_as_the_name(scope: str, name: str) -> None:
     ],
 )
 def test_a_malformed_name_is_refused(text: Any) -> None:
-    with pytest.raises(InvalidName, match=r"a letter \(a-z, A-Z\) or digit, then|a stream name is text"):
+    with pytest.raises(InvalidName, match=r"a letter \(a-z, A-Z\) or digit, then|expected a stream name as text"):
         StreamName.parse(text)
 
 

@@ -58,16 +58,16 @@ def test_what_has_no_translation_is_refused_at_its_place(
 
 def test_a_form_that_a_statement_cannot_have_is_refused() -> None:
     for text, form, message in (
-        ("INSERT INTO a SELECT b FROM c", "query", "a query writes no stream"),
-        ("SELECT b FROM c", "pipeline", "a pipeline writes a stream"),
+        ("INSERT INTO a SELECT b FROM c", "query", "a query can't write to a stream"),
+        ("SELECT b FROM c", "pipeline", "a pipeline must write to a stream"),
     ):
         with pytest.raises(InvalidSql, match=message):
             translate(text, "flink", form, OPTIONS)  # type: ignore[arg-type]
     with pytest.raises(InvalidSql, match="say its scope with --scope"):
         translate("SELECT b FROM c", "trino")
-    with pytest.raises(InvalidSql, match="say which column that is with --time"):
+    with pytest.raises(InvalidSql, match="name its column with --time"):
         translate("CREATE TABLE a AS SELECT b FROM c WINDOW SESSION (5 SECONDS) GROUP BY b", "ksqldb")
-    with pytest.raises(InvalidArgument, match="'oracle' is not a dialect that is translated"):
+    with pytest.raises(InvalidArgument, match="'oracle' is not a supported dialect"):
         translate("SELECT 1", "oracle")
     assert len(DIALECTS) == 8
 

@@ -51,5 +51,5 @@ def test_what_is_no_signature_is_refused(text: str, said: str) -> None:
 def test_a_module_has_functions_of_different_names() -> None:
     with pytest.raises(InvalidArgument, match="two functions called score"):
         parse_signatures(["score(x double) -> double", "Score(y int64) -> double"])
-    with pytest.raises(InvalidArgument, match="1 to 64 functions, not 0"):
+    with pytest.raises(InvalidArgument, match="1 to 64 functions in a module, got 0"):
         parse_signatures([])

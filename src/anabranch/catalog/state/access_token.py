@@ -29,7 +29,7 @@ class TokenRow:
 
     def __post_init__(self) -> None:
         if not _ID.match(self.id):
-            raise ValueError("the id of a token is 12 hex digits")
+            raise ValueError("expected the id of a token as 12 hex digits")
 
 
 ACCESS_TOKEN: Final[StateKind[str, TokenRow]] = state_kind(

@@ -114,6 +114,6 @@ def decode(entry: Entry) -> State[Any, Any]:
     if kind is None:
         shown = f"{entry.kind}, {entry.key}"[:200]
         raise CorruptCatalog(
-            f"the state ({shown}) of the catalog is of no kind that this release knows", "states", shown
+            f"the state ({shown}) of the catalog has a kind that this release does not know", "states", shown
         )
     return kind.decode(entry)

@@ -25,7 +25,7 @@ class StoreId:
 
     def __post_init__(self) -> None:
         if not is_store_id(self.id):
-            raise ValueError("the id of a store is 32 hex digits")
+            raise ValueError("expected the id of a store as 32 hex digits")
 
 
 STORE_ID: Final[StateKind[str, StoreId]] = state_kind(

@@ -255,11 +255,11 @@ def parse_line(line: bytes, **options: Any) -> dict[str, Any]:
     one nested too deeply; else ValueError."""
     if line.lstrip().startswith(b"["):
         raise InvalidArgument(
-            "a line is a JSON object, not an array; to convert a file that is one array: jq -c '.[]' FILE"
+            "expected a JSON object on each line, got an array; to convert a file that is one array: jq -c '.[]' FILE"
         )
     value = json.loads(line.decode(), **options)
     if not isinstance(value, dict):
-        raise InvalidArgument(f"a line is a JSON object, not {_JSON_TYPES.get(type(value), 'null')}")
+        raise InvalidArgument(f"expected a JSON object on each line, got {_JSON_TYPES.get(type(value), 'null')}")
     return value
 
 

@@ -100,7 +100,7 @@ def _delimiter(given: str | None, ending: str) -> str:
         return "\t" if ending in _TAB_ENDINGS else ","
     delimiter = "\t" if given in ("\\t", "tab") else given
     if len(delimiter) != 1:
-        raise InvalidArgument(f"a delimiter is one character, or \\t for a tab, not '{given}'")
+        raise InvalidArgument(f"expected a delimiter of one character, or \\t for a tab; got '{given}'")
     return delimiter
 
 

@@ -252,7 +252,7 @@ class ParquetReader:
         decryption = None
         encrypted = data.slice(max(0, data.size - len(_ENCRYPTED))).to_pybytes() == _ENCRYPTED
         if sealer is None and encrypted:
-            raise CorruptBlob(key, "no Parquet file that can be read without keys")
+            raise CorruptBlob(key, "not a Parquet file that can be read without keys")
         if sealer is not None:
             # pyarrow would accept an unencrypted file too, but no holder of a key has written such a file.
             if not encrypted:
@@ -266,7 +266,7 @@ class ParquetReader:
         except AnabranchError:  # about the store's key; some of these errors are OSErrors too
             raise
         except (pa.ArrowException, OSError, ValueError) as exc:
-            raise CorruptBlob(key, f"no Parquet file ({exc})") from exc
+            raise CorruptBlob(key, f"not a Parquet file ({exc})") from exc
         self.metadata = self._file.metadata
         # Only a holder of the key can have made the pages of an encrypted file; their headers can't be read anyway.
         self._dictionaries: dict[tuple[str, ...], pq.ParquetFile] = {}
@@ -384,7 +384,7 @@ class ParquetReader:
         except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
             raise CorruptBlob(self._key, f"its pages can't be read ({exc})") from exc
         if position < row + count:
-            raise CorruptBlob(self._key, f"it holds {self.rows} rows, {row + count} were expected")
+            raise CorruptBlob(self._key, f"expected {row + count} rows, found {self.rows}")
 
     def _batches(self, groups: list[int], columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of row groups in order, at most `rows` at a time."""

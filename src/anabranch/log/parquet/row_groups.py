@@ -35,7 +35,7 @@ class GroupedFile:
         self.data = data
         try:
             if data.slice(data.size - 4).to_pybytes() != _MAGIC:
-                raise ValueError("no Parquet file in the clear")
+                raise ValueError("not an unencrypted Parquet file")
             length = int.from_bytes(data.slice(data.size - 8, 4).to_pybytes(), "little")
             self.footer, _ = read_struct(data.slice(data.size - 8 - length, length).to_pybytes())
             self.groups: list[Struct] = self.footer[_GROUPS][1][1]

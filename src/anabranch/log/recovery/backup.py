@@ -93,12 +93,12 @@ def _tidy(target: Blobs, runtime: Runtime) -> int:
 def newest_backup(source: Blobs) -> Manifest:
     """The backup in a place. Raises NotFound, and CorruptBlob if it is damaged."""
     if source.size(MARK) is None:
-        raise NotFound("there is no backup in that place")
+        raise NotFound("no backup found at that location")
     manifest, damaged = manifests.newest(source)
     if manifest is None:
         for folder, why in damaged.items():
             raise CorruptBlob(keys.manifest_index(folder), why)
-        raise NotFound("the backup in that place was never finished; back up again")
+        raise NotFound("the backup at that location was never finished; back up again")
     return manifest
 
 
@@ -110,7 +110,9 @@ def fetch_blobs(
     subclasses."""
     for row, there in manifests.join_by_key(manifests.referenced_blobs(source, manifest), manifests.list_blobs(blobs)):
         if row is None and there is not None:
-            raise AlreadyExists(f"there are other blobs already, {there.key} for one; restore to a new place")
+            raise AlreadyExists(
+                f"the location already holds other blobs, such as {there.key}; restore to an empty location"
+            )
     copied = _Copy(source, blobs, progress, None)
     copied.run(manifests.referenced_blobs(source, manifest), iter(()))
     return copied.report(manifest, 0)
@@ -121,7 +123,9 @@ def _mark(target: Blobs, store: str) -> None:
     if target.size(MARK) is None:
         other = next(iter(target.list()), None)
         if other is not None and target.size(MARK) is None:  # else another backup has just begun there
-            raise InvalidArgument(f"that place holds no backup, but {other.key}: give an empty folder or prefix")
+            raise InvalidArgument(
+                f"that location holds {other.key}, which is not part of a backup: give an empty folder or prefix"
+            )
         with suppress(AlreadyExists):  # another backup begins there at the same time
             target.put(MARK, [json.dumps({**_MARKED, "store": store}).encode()])
     _refuse_other_store(target, store)
@@ -142,13 +146,13 @@ def _refuse_other_store(target: Blobs, store: str) -> None:
 def _marked_store(target: Blobs) -> str | None:
     """The store that the place is marked with. Raises CorruptBlob."""
     if (size := target.size(MARK)) is None or size > _MARK_BYTES_MAX:
-        raise CorruptBlob(MARK, "it is not the mark of a place of backups")
+        raise CorruptBlob(MARK, "it is not the marker file of a backup")
     try:
         found = parse_object(target.get(MARK).to_pybytes().decode()).get("store")
     except ValueError as exc:
         raise CorruptBlob(MARK, f"it can't be read ({exc})") from exc
     if found is not None and not is_store_id(found):
-        raise CorruptBlob(MARK, "the id of a store is 32 hex digits")
+        raise CorruptBlob(MARK, "expected the id of a store as 32 hex digits")
     return None if found is None else str(found)
 
 

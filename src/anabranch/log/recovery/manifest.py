@@ -189,7 +189,7 @@ def read(blobs: Blobs, folder: str) -> Manifest:
             raise ValueError("its time is later than any that a catalog can count on from")
         store = index.get("store")
         if store is not None and not is_store_id(store):
-            raise ValueError("the id of a store is 32 hex digits")
+            raise ValueError("expected the id of a store as 32 hex digits")
     except (KeyError, TypeError, ValueError) as exc:
         raise CorruptBlob(key, f"it is not the index of a manifest ({exc!r})") from exc
     return Manifest(folder, taken_at, horizon, pieces, store)
@@ -219,9 +219,9 @@ def _piece(folder: str, entry: Sequence[Any]) -> ManifestPart:
     """A part as listed in a manifest's index, which may come from anyone. Raises CorruptBlob, TypeError, ValueError."""
     key, table, rows, size, digest = entry
     if table not in BY_NAME:
-        raise ValueError(f"there is no table {table!r:.100}")
+        raise ValueError(f"unknown table {table!r:.100}")
     if isinstance(digest, bool) or not isinstance(digest, int):
-        raise ValueError("a checksum is a number")
+        raise ValueError("expected a checksum as a number")
     return ManifestPart(keys.manifest_part(folder, key), table, parse_count(rows), parse_count(size), digest)
 
 
@@ -294,7 +294,7 @@ def _decode(piece: ManifestPart, data: pa.Buffer) -> list[dict[str, Any]]:
     message = data.slice(part["at"], part["length"])
     batch = codec.decode(message, schema, key=piece.key, trusted=False)
     if index.get("table") != piece.table or batch.num_rows != piece.rows:
-        raise CorruptBlob(piece.key, "it holds other rows than the manifest's index says")
+        raise CorruptBlob(piece.key, "its rows differ from those in the manifest's index")
     rows: list[dict[str, Any]] = batch.to_pylist()
     for row in rows:
         check_row(piece.key, piece.table, row)

@@ -70,7 +70,7 @@ def _schema(row: _Row) -> None:
     columns = pa.ipc.read_schema(pa.py_buffer(row["columns"]))
     for role in (row["key_column"], row["time_column"]):
         if role is not None and role not in columns.names:
-            raise ValueError(f"there is no column {role!r:.100}")
+            raise ValueError(f"unknown column {role!r:.100}")
 
 
 def _segment(row: _Row) -> None:
@@ -94,7 +94,7 @@ def _blob(row: _Row) -> None:
     _assigned(row, "id")
     _counts(row, "size")
     if row["encoding"] not in (ARROW, PARQUET):
-        raise ValueError(f"there is no encoding {row['encoding']!r:.100}")
+        raise ValueError(f"unknown encoding {row['encoding']!r:.100}")
     if keys.parse(row["key"]).begun_at != row["begun_at"]:
         raise ValueError("its key names another start time")
 
@@ -104,7 +104,7 @@ def _extent(row: _Row) -> None:
     if row["start"] >= row["stop"] or row["appended_low"] > row["appended_high"]:
         raise ValueError("its end is before its beginning")
     if row["encoding"] not in (ARROW, PARQUET, GONE):
-        raise ValueError(f"there is no encoding {row['encoding']!r:.100}")
+        raise ValueError(f"unknown encoding {row['encoding']!r:.100}")
     if (row["blob"] is not None) + (row["data"] is not None) != (row["encoding"] != GONE):
         raise ValueError("it is in a blob or in the catalog, or nowhere if it is gone")
 
@@ -117,7 +117,7 @@ def _writer(row: _Row) -> None:
 def _producer(row: _Row) -> None:
     _counts(row, "stream", "epoch")
     if type(row["last"]) is not int or row["last"] < -1:
-        raise ValueError("the number of an append counts from 0")
+        raise ValueError("expected the number of an append to be at least 0")
     answers = ProducerAnswers(row["answers"])
     if ProducerAnswers.of(tuple(answers)) != answers:
         raise ValueError("its answers are not packed as a producer's are")

@@ -57,7 +57,7 @@ def reload(
         if wipe:
             txn.wipe()
         elif not is_empty(txn):
-            raise AlreadyExists("there is a store already, and it is not empty")
+            raise AlreadyExists("a store already exists here, and it is not empty")
         txn.drop_state(STORE_ID, ONLY)
         for table in TABLES:
             for batch in manifests.batches(source, manifest, table.name):

@@ -85,7 +85,7 @@ def _set(text: StatementText, found: Found, window: DialectWindow, at: int) -> N
     if found.window is not None:
         raise text.error("a second window in one statement is not supported; write a statement for each", at)
     if window.kind == "hop" and not 0 < window.slide_us <= window.size_us:
-        raise text.error("a window moves by no more than its size", at)
+        raise text.error("expected a window that advances by at most its size", at)
     found.window = window
 
 
@@ -97,7 +97,7 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
         if kind not in ("TUMBLE", "HOP", "SESSION"):
             raise text.error(f"windows of {kind} are not supported; {_NEAREST}", at + 2)
         if any(text.word(first + 1) == "=" or text.words(first + 1, "=", ">") for first, _ in arguments):
-            raise text.error("arguments by name are not supported; write them by position", arguments[0][0])
+            raise text.error("named arguments are not supported; pass them by position", arguments[0][0])
         if len(arguments) != (4 if kind == "HOP" else 3):
             raise text.error(
                 f"{kind} takes a table, DESCRIPTOR(column) and {'two lengths' if kind == 'HOP' else 'a length'}", at + 2
@@ -140,7 +140,7 @@ def _ksqldb(text: StatementText, found: Found, time: str | None) -> None:
     if kind not in ("TUMBLING", "HOPPING", "SESSION") or text.word(at + 2) != "(":
         raise text.error("expected WINDOW TUMBLING (…), HOPPING (…) or SESSION (…)", at)
     if time is None:
-        raise text.error("ksqlDB's windows are by ROWTIME: say which column that is with --time", at)
+        raise text.error("ksqlDB's windows use ROWTIME: name its column with --time", at)
     spans: dict[str, int] = {}
     for first, last in text.arguments(at + 2):
         words = next(

@@ -39,7 +39,7 @@ def translate(text: str, dialect: str, form: Form | None = None, options: Dialec
     watermarks: the streams are there with columns of their own. Without a form each statement takes the one that
     it needs: one that writes or has windows is a pipeline's. Raises InvalidSql with the line for what has no translation."""
     if dialect not in READ_AS:
-        raise InvalidArgument(f"'{dialect}' is not a dialect that is translated: expected one of {', '.join(DIALECTS)}")
+        raise InvalidArgument(f"'{dialect}' is not a supported dialect: expected one of {', '.join(DIALECTS)}")
     if len(text.encode()) > limits.SQL_BYTES_MAX:
         raise TooLarge("the SQL", len(text.encode()), limits.SQL_BYTES_MAX)
     delays: dict[str, int] = {}
@@ -74,10 +74,10 @@ class _Translation:
         if (found := unsupported(self._tree, pipeline=pipeline)) is not None:
             raise self._error(found[1], found[0])
         if not pipeline and self._found.target is not None:
-            raise self._text.error("a query writes no stream; translate it into a pipeline", 0)
+            raise self._text.error("a query can't write to a stream; translate it into a pipeline", 0)
         if pipeline and self._found.target is None:
             raise self._text.error(
-                "a pipeline writes a stream: begin with INSERT INTO name, or CREATE TABLE name AS", 0
+                "a pipeline must write to a stream: begin with INSERT INTO name, or CREATE TABLE name AS", 0
             )
         streams = self._tables(pipeline=pipeline)
         time = self._windows(pipeline=pipeline)

@@ -75,7 +75,7 @@ def _moment(expression: Expression, now: int, zone: str | None) -> int:
         case Constant(str() as text):
             found = parse_time(text, zone)
             if found is None:
-                raise InvalidSql(f"'{text:.80}' is no time: expected one such as '2026-01-31T08:00:00Z'")
+                raise InvalidSql(f"'{text:.80}' is not a time: expected one such as '2026-01-31T08:00:00Z'")
             return found
         case Constant(int() | float() as number) if not isinstance(number, bool):
             return int(number)
@@ -86,7 +86,7 @@ def _moment(expression: Expression, now: int, zone: str | None) -> int:
         case Operation("+" | "-" as operator, left, right):
             first, second = _moment(left, now, zone), _moment(right, now, zone)
             return first + second if operator == "+" else first - second
-    raise InvalidSql("a time is compared with a time, now(), a number or a duration")
+    raise InvalidSql("expected a time to be compared with a time, now(), a number or a duration")
 
 
 def time_sql(measurement: Measurement, times: TimeRange) -> str | None:

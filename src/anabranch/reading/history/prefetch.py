@@ -107,7 +107,7 @@ class Prefetch(Generic[P]):
         window from there on are kept. Raises InvalidArgument if there is no such range."""
         number = place if isinstance(place, int) else self._number_of(place)
         if not 0 <= number <= len(self._parts):
-            raise InvalidArgument(f"there is no range {number}; there are {len(self._parts)}")
+            raise InvalidArgument(f"no range {number}; the history has {len(self._parts)}, counted from 0")
         with self._changed:
             self._place, self._begun = number, 0
             self._trim()
@@ -273,5 +273,5 @@ class Prefetch(Generic[P]):
 
 def _at_least(least: int, value: int, what: str) -> int:
     if not isinstance(value, int) or value < least:
-        raise InvalidArgument(f"the {what} is an integer and at least {least}, not {value!r}")
+        raise InvalidArgument(f"expected the {what} as an integer of at least {least}, got {value!r}")
     return value

@@ -39,7 +39,7 @@ def place(text: str) -> int | str:
 def time_kind_of(by: str | None) -> TimeKind:
     """Which times places are. Raises InvalidArgument."""
     if by not in ("append", "event"):
-        raise InvalidArgument(f"by is append or event, not '{by}'")
+        raise InvalidArgument(f"expected by=append or by=event, got '{by}'")
     return "event" if by == "event" else "append"
 
 
@@ -51,7 +51,7 @@ def rate_of(events_per_s: float | str | None, bytes_per_s: float | str | None) -
         try:
             events_per_s = float(events_per_s)
         except ValueError:
-            raise InvalidArgument(f"events_per_s is a number above 0, not '{events_per_s:.100}'") from None
+            raise InvalidArgument(f"expected events_per_s as a number above 0, got '{events_per_s:.100}'") from None
     return Rate(events_per_s, bytes_per_s)
 
 

@@ -64,26 +64,26 @@ class RowDecoder:
         SchemaMismatch, InvalidKey."""
         if not isinstance(value, dict) or not (value.keys() - _ADDED) <= _RAW:
             raise SchemaMismatch(
-                "an event of a raw stream is an object of payload or payload_base64, and optionally key and time; "
+                "expected an event of a raw stream as an object with payload or payload_base64, and optionally key and time; "
                 "send anything else as application/octet-stream, which is stored as it is"
             )
         payload, coded = value.get("payload"), value.get("payload_base64")
         if (payload is None) == (coded is None):
-            raise SchemaMismatch("an event of a raw stream has either payload or payload_base64")
+            raise SchemaMismatch("expected either payload or payload_base64 in an event of a raw stream")
         if not isinstance(payload if coded is None else coded, str):
-            raise SchemaMismatch("payload and payload_base64 are text")
+            raise SchemaMismatch("expected payload and payload_base64 as text")
         data = _from_base64("payload_base64", coded) if payload is None else payload.encode()
         key, moment = value.get("key"), value.get("time")
         if key is not None:
             if not isinstance(key, str):
-                raise SchemaMismatch("the key of an event of a raw stream is text", column="key")
+                raise SchemaMismatch("expected the key of an event of a raw stream as text", column="key")
             check_key(key)
         return RawRow(data, key, None if moment is None else _micros("time", moment, self.rules))
 
     def row(self, value: Any) -> dict[str, Any]:
         """An event of a typed stream, as a writer takes it. Raises SchemaMismatch."""
         if not isinstance(value, dict):
-            raise SchemaMismatch(f"an event is a JSON object, not {_json_name(value)}")
+            raise SchemaMismatch(f"expected an event as a JSON object, got {_json_name(value)}")
         row = value
         if not _ADDED.isdisjoint(row):
             row = {name: item for name, item in row.items() if name not in _ADDED}

@@ -59,7 +59,7 @@ def _end_of(batch: pa.RecordBatch, position: int) -> int:
         raise InvalidArgument("the events of a byte stream have the columns `until` and `bytes`")
     until, data = batch.column(0).cast(pa.int64()), batch.column(1)
     if until.null_count or data.null_count:
-        raise InvalidArgument("a chunk of bytes has no null")
+        raise InvalidArgument("expected chunks of bytes without nulls")
     ends = pc.add(pc.cumulative_sum(pc.binary_length(data).cast(pa.int64())), position)
     if not until.equals(ends):
         raise InvalidArgument(f"the bytes don't follow those before them, which end at {position}")

@@ -29,7 +29,7 @@ def read_bytes(
     info = allowed_stream(broker, principal, StreamId(command.stream_id), "read", "read")
     source = broker.store._byte_streams.index(info.id)
     if command.position < 0:
-        raise InvalidArgument(f"there is no position {command.position} in a byte stream")
+        raise InvalidArgument(f"expected a position of at least 0 in a byte stream, got {command.position}")
     return _SCHEMA, _batches(broker, principal, source, command.position, over)
 
 

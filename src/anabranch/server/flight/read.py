@@ -43,9 +43,9 @@ def read(
 
 def _open(broker: Broker, command: v1.ReadCommand) -> Reader:
     if command.HasField("not_before") != command.HasField("before"):
-        raise InvalidArgument("not_before and before are given together")
+        raise InvalidArgument("pass both not_before and before, or neither")
     if command.batch_rows < 0:
-        raise InvalidArgument(f"a batch holds at least one row, not {command.batch_rows}")
+        raise InvalidArgument(f"expected at least one row per batch, got {command.batch_rows}")
     by: Any = command.by or "append"
     columns = list(command.columns)
     between: Any = None

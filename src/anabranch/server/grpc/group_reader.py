@@ -30,7 +30,7 @@ async def read_group(call: GrpcCall) -> None:
     session = GrpcSession(call, v1.ReadGroupRequest, silent_s=limits.GROUP_PROCESSING_S_MAX)
     request: v1.OpenGroupReader = await session.first("open")
     if request.batch_events < 0:
-        raise InvalidArgument("batch_events is a number from 1 on, or 0")
+        raise InvalidArgument("expected batch_events as a number of at least 1, or 0")
     held = await session.run(partial(_open, session, request))
     reader = _GroupCall(session, held, request)
     session.begin(wake=held.wake, authorize=held.authorize)
@@ -124,7 +124,7 @@ class _GroupCall:
 
     def _request(self, request: v1.NextGroupBatch) -> None:
         if request.timeout_ms < 0:
-            raise InvalidArgument("timeout_ms is a number from 0 on")
+            raise InvalidArgument("expected timeout_ms as a number of at least 0")
         owing = self._session.owing - self._writing
         if owing and not self._by_commit:
             raise InvalidArgument("'next' may be sent before the last answer only with delivery 'exactly_once'")
@@ -190,7 +190,7 @@ class _GroupCall:
     async def _commit(self, request: v1.CommitGroup) -> None:
         if request.HasField("batch"):
             if request.HasField("events"):
-                raise InvalidArgument("a commit has 'batch' or 'events'")
+                raise InvalidArgument("expected 'batch' or 'events' in a commit")
             delivered = self._delivered.through(request.batch)
             position = await self._session.run_beside(partial(self._commit_batch, request.outputs, delivered))
             self._delivered.forget(request.batch)
@@ -227,7 +227,7 @@ class _GroupCall:
 
     def _advance(self, request: v1.CommitGroup | v1.LeaveGroup) -> None:
         if request.events < 0:
-            raise InvalidArgument("events is a number from 0 on")
+            raise InvalidArgument("expected events as a number of at least 0")
         self._held.reader.advance(request.events, whole=not request.HasField("events"))
 
     async def _send(self, **answer: Any) -> None:

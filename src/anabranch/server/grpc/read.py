@@ -54,9 +54,9 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
 
 def _range_of(request: v1.ReadRequest, info: StreamInfo) -> Range:
     if request.limit < 0:
-        raise InvalidArgument("limit is a number from 1 on, or 0 for all")
+        raise InvalidArgument("expected limit as a number of at least 1, or 0 for all")
     if bool(request.not_before) != bool(request.before):
-        raise InvalidArgument("not_before and before come together")
+        raise InvalidArgument("pass both not_before and before, or neither")
     return Range(
         start=request.start or "head",
         end=request.end or None,

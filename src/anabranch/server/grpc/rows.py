@@ -24,10 +24,10 @@ def value_of(event: v1.Event, decoder: RowDecoder, now: Micros) -> Any:
     Raises SchemaMismatch, InvalidKey, InvalidArgument."""
     body = event.WhichOneof("body")
     if body is None:
-        raise SchemaMismatch("an event has either json or payload")
+        raise SchemaMismatch("expected either json or payload in an event")
     if body == "json":
         if event.HasField("key") or event.HasField("time_us"):
-            raise SchemaMismatch("key and time_us belong to payload; of json they are columns")
+            raise SchemaMismatch("key and time_us are for events with payload; with json, they are columns")
         return parse(event.json)
     if not decoder.schema.raw:
         raise SchemaMismatch("the stream has columns: send json, not payload")

@@ -28,7 +28,7 @@ async def transact(call: GrpcCall) -> None:
     lease_s = limits.TRANSACTION_LEASE_S
     if request.HasField("lease_ms"):
         if request.lease_ms <= 0:
-            raise InvalidArgument("lease_ms is a number from 1 on")
+            raise InvalidArgument("expected lease_ms as a number of at least 1")
         lease_s = request.lease_ms / 1e3
     held = await session.run(partial(_open, call, request, lease_s))
     session.begin(wake=lambda: None, authorize=held.authorize)
@@ -101,13 +101,13 @@ class _TransactionCall:
 
     def _flush(self, request: v1.TransactionFlush) -> None:
         if request.number < 0:
-            raise InvalidArgument("number is a number from 0 on")
+            raise InvalidArgument("expected number as a number of at least 0")
         self._flushes = request.number if request.HasField("number") else self._flushes + 1
         self._held.flush(self._flushes)
 
     def _commit(self, request: v1.TransactionCommit) -> None:
         if request.HasField("note_time_us") != bool(request.writer):
-            raise InvalidArgument("note_time_us and writer come together")
+            raise InvalidArgument("pass both note_time_us and writer, or neither")
         note_time = request.note_time_us if request.HasField("note_time_us") else None
         self._held.commit(note_time=note_time, writer=request.writer or None)
 

@@ -137,7 +137,7 @@ def read_arrow(body: bytes) -> pa.Table:
     except TooLarge:
         raise
     except (pa.ArrowException, OSError, ValueError) as exc:
-        raise InvalidArgument(f"the body is no Arrow IPC stream: {exc}") from exc
+        raise InvalidArgument(f"the body is not an Arrow IPC stream: {exc}") from exc
 
 
 def raw_headers(headers: Headers, decoder: RowDecoder) -> tuple[str | None, int | None]:

@@ -31,7 +31,7 @@ async def read_body(
     if length is not None and length.isdigit() and int(length) > bytes_max:
         raise TooLarge("the body of a request", int(length), bytes_max)
     if encoding not in (b"", b"identity", b"gzip", b"deflate"):
-        raise HttpRefusal(415, "unsupported_encoding", "Content-Encoding is gzip, deflate or identity")
+        raise HttpRefusal(415, "unsupported_encoding", "expected Content-Encoding gzip, deflate or identity")
     data = await _gather(receive, bytes_max)
     if data and encoding in (b"gzip", b"deflate"):
         return _unpacked(data, _GZIP if encoding == b"gzip" else zlib.MAX_WBITS, bytes_max)

@@ -36,7 +36,7 @@ async def arguments_of(call: HttpCall) -> dict[str, Any]:
     body = await read_body(call.request.receive, call.request.scope["headers"])
     found = parse_bytes(body) if body.strip() else {}
     if not isinstance(found, dict):
-        raise InvalidArgument("the arguments are expected as a JSON object")
+        raise InvalidArgument("expected the arguments as a JSON object")
     return found
 
 

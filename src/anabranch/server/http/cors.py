@@ -50,7 +50,7 @@ def check_origin(headers: Headers, origins: Sequence[str]) -> None:
     # Behind a proxy the host may be another one than in the page's address; browsers say by themselves what is the same.
     if headers.get("sec-fetch-site") == "same-origin" or origin.partition("://")[2] == headers.get("host"):
         return
-    raise HttpRefusal(403, "origin_not_allowed", f"pages of {origin:.200} may not use this broker: see cors_origins")
+    raise HttpRefusal(403, "origin_not_allowed", f"pages of {origin:.200} may not call this broker: see cors_origins")
 
 
 def check_host(headers: Headers, allowed: Sequence[str]) -> None:
@@ -65,5 +65,5 @@ def check_host(headers: Headers, allowed: Sequence[str]) -> None:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         raise HttpRefusal(
-            421, "host_not_allowed", f"this broker is not called {name:.200}: see allowed_hosts"
+            421, "host_not_allowed", f"this broker does not serve the host {name:.200}: see allowed_hosts"
         ) from None

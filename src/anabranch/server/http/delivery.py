@@ -68,7 +68,7 @@ def follow_request(call: HttpCall, *, kind: str | None = None) -> FollowRequest:
         )
     asked = range_of(call)
     if asked.end is not None or asked.limit is not None or asked.between is not None:
-        raise InvalidArgument("a follower takes neither to, limit nor between")
+        raise InvalidArgument("?follow can't be combined with to, limit or between")
     start: Place = call.request.headers.get("last-event-id") or place(asked.start)
     return FollowRequest(form, asked, start)
 

@@ -33,7 +33,7 @@ async def follow_socket(call: HttpCall) -> ASGIApp:
 def check_socket(call: HttpCall) -> None:
     """Raise InvalidArgument for another form than the one that a WebSocket has."""
     if call.text("format", "json") != "json":
-        raise InvalidArgument("the messages of a WebSocket are JSON: leave out format")
+        raise InvalidArgument("a WebSocket always sends JSON: omit format")
 
 
 class FollowSocket:

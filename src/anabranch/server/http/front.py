@@ -55,7 +55,7 @@ class HttpCall:
             return True
         if value.lower() in ("0", "false", "no"):
             return False
-        raise InvalidArgument(f"{name} is true or false, not '{value}'")
+        raise InvalidArgument(f"expected {name} as true or false, got '{value}'")
 
     def text(self, name: str, default: str | None = None) -> str | None:
         """A parameter of the query."""
@@ -67,5 +67,5 @@ class HttpCall:
         if value is None:
             return default
         if not (value.isascii() and value.isdigit() and len(value) < 19 and 1 <= int(value) <= most):
-            raise InvalidArgument(f"{name} is a number from 1 to {most:,}, not '{value}'")
+            raise InvalidArgument(f"expected {name} as a number from 1 to {most:,}, got '{value}'")
         return int(value)

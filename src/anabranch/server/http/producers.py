@@ -22,7 +22,7 @@ def numbered(headers: Headers) -> Numbered | None:
         return None
     name, epoch, sequence = found
     if not name or epoch is None or sequence is None:
-        raise InvalidArgument("Producer-Id, Producer-Epoch and Producer-Seq come together")
+        raise InvalidArgument("pass Producer-Id, Producer-Epoch and Producer-Seq together, or none of them")
     return Numbered(name, _number("Producer-Epoch", epoch), _number("Producer-Seq", sequence))
 
 
@@ -49,5 +49,5 @@ def sampled_json(sampled: Sampled | None) -> dict[str, Any]:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise InvalidArgument(f"{name} is a whole number from 0 on, not '{text:.50}'")
+        raise InvalidArgument(f"expected {name} as an integer of at least 0, got '{text:.50}'")
     return int(text)

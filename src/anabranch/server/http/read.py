@@ -43,10 +43,10 @@ async def read(call: HttpCall) -> Response:
     """The events in the form that `format` or `Accept` asks for."""
     form = wanted_form(call, default="json")
     if form == "sse":
-        raise HttpRefusal(406, "not_acceptable", "server-sent events are what ?follow gives")
+        raise HttpRefusal(406, "not_acceptable", "server-sent events require ?follow")
     asked = range_of(call)
     if asked.rate is not None and (form == "json" or asked.limit is not None):
-        raise InvalidArgument("a page has no rate: leave out limit, and ask for ndjson, arrow or parquet")
+        raise InvalidArgument("a page can't have a rate: omit limit, and request ndjson, arrow or parquet")
     if form == "json" and asked.limit is None:
         asked = asked._replace(limit=limits.HTTP_PAGE_EVENTS)
     reader = await call.front.run(lambda: open_range(call.front.store, call.info, asked))

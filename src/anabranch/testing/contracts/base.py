@@ -28,7 +28,7 @@ def expecting(error: type[BaseException]) -> Iterator[None]:
         yield
     except error:
         return
-    raise AssertionError(f"{error.__name__} was to be raised")
+    raise AssertionError(f"{error.__name__} was expected to be raised")
 
 
 def run(suite: type[Suite]) -> list[str]:

@@ -107,7 +107,7 @@ def read_back(name: str, data: pa.Buffer, part: DataFilePart, start: int, stop: 
     recorded = parts[0] if len(parts) == 1 else {}
     asked = {"stream": f"{part.stream:016x}", "segment": str(part.segment), "start": start, "schema": part.version}
     if {each: recorded.get(each) for each in asked} != asked or reader.rows != recorded["stop"] - start:
-        raise CorruptBlob(name, "it holds other events than its name states")
+        raise CorruptBlob(name, "its events are not those that its name states")
     end = int(recorded["stop"])
     if not start < end <= stop:
         raise CorruptBlob(name, f"it ends at offset {end}, which is not a possible end")

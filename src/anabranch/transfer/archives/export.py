@@ -110,7 +110,7 @@ def made_before(target: Blobs, place: str, request: str | None) -> ArchiveReport
         return None
     if request is not None and found.archive.request == request:
         return ArchiveReport.of(found)
-    raise AlreadyExists(f"there is an archive in {place} already; give another folder or prefix")
+    raise AlreadyExists(f"{place} already holds an archive; give another folder or prefix")
 
 
 def require_own_files(target: Blobs, place: str, folders: Iterable[str]) -> None:
@@ -118,7 +118,7 @@ def require_own_files(target: Blobs, place: str, folders: Iterable[str]) -> None
     own = tuple(f"{folder}/" for folder in folders)
     for info in target.list():
         if info.key != METADATA and not info.key.startswith(own):
-            raise InvalidArgument(f"{place} holds other things, {info.key} for one; give an empty folder or prefix")
+            raise InvalidArgument(f"{place} is not empty: it holds {info.key}; give an empty folder or prefix")
 
 
 def existing_file(target: Blobs, name: str, part: DataFilePart, range_: SegmentRange) -> DigestedFile | None:

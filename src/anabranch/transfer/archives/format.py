@@ -282,7 +282,7 @@ class Archive:
         """The inverse of `to_json`. Raises ValueError that says what is wrong."""
         try:
             scope, store = value["scope"], value.get("store")
-            _need(store is None or is_store_id(store), "the id of a store is 32 hex digits")
+            _need(store is None or is_store_id(store), "expected the id of a store as 32 hex digits")
             _need(scope is not None or len(value["streams"]) == 1, "without a scope there is one stream")
             return cls(
                 tuple(ArchivedStream.from_json(each) for each in value["streams"]),

@@ -104,7 +104,7 @@ def read_metadata(blobs: Blobs, place: str, *, trusted: str | None = None) -> Fo
     except (RecursionError, ValueError) as exc:  # for example text that is not Unicode
         raise CorruptArchive(place, METADATA, f"can't be read ({exc})") from exc
     if digest != whole.get("digest"):
-        raise CorruptArchive(place, METADATA, "was changed: its digest is another")
+        raise CorruptArchive(place, METADATA, "was modified: its digest differs")
     signed_by = _signer(place, whole.get("signature"), digest)
     if trusted is not None:
         key = _signing().public_key(trusted).hex()
@@ -173,12 +173,12 @@ def read_file(blobs: Blobs, place: str, file: ArchivedFile) -> Any:
     """A data file's bytes, verified to be those that were archived. Raises CorruptArchive."""
     try:
         if blobs.size(file.name) != file.size:  # a truncated file must not be mapped
-            raise CorruptArchive(place, file.name, f"does not hold {file.size:,} bytes any more")
+            raise CorruptArchive(place, file.name, f"no longer holds {file.size:,} bytes")
         data = blobs.get(file.name)
     except BlobMissing as exc:
         raise CorruptArchive(place, file.name, "is missing") from exc
     if hashlib.sha256(data).hexdigest() != file.sha256:
-        raise CorruptArchive(place, file.name, "was changed: its SHA-256 is another")
+        raise CorruptArchive(place, file.name, "was modified: its SHA-256 differs")
     if checksum(data) != file.checksum:
         raise CorruptArchive(place, METADATA, f"records another checksum of {file.name}")
     return data

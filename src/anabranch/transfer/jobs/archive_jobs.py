@@ -133,7 +133,7 @@ class ArchiveJobs(ABC):
         job_store = self._job_store
         if job_store.runtime.sealer is not None and not in_the_clear:
             raise InvalidArgument(
-                "this store is encrypted, and an archive of it is not: allow that by in_the_clear=True (--in-the-clear)"
+                "this store is encrypted, and an archive of it would not be: permit that with in_the_clear=True (--in-the-clear)"
             )
         check_request(run_options.request)
         if options["sign"] is not None:

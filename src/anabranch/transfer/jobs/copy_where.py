@@ -155,7 +155,7 @@ class FilteredCopyRun:
         """Decide what is missing, and make the copy. Returns the job's row, done. Raises InvalidSql if the condition
         can't be evaluated for an event; StreamExists, ScopeNotFound, MissingExtra, CorruptBlob, LeaseExpired."""
         if self._context.carrier is not None:
-            raise InvalidArgument("a carrier moves bytes, and can't filter events: resume the job without it")
+            raise InvalidArgument("a carrier copies bytes and can't filter events: resume the job without it")
         with self._job_store.catalog.reading() as snapshot:
             view = need_view(snapshot, row.parts[0].stage)
             portions = snapshot.states(COPY_PORTION, prefix=portions_of(row.id))

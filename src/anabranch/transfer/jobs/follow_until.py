@@ -21,7 +21,7 @@ class Until:
     def __post_init__(self) -> None:
         for name in ("idle_s", "for_s", "events"):
             if (value := getattr(self, name)) is not None and value < 0:
-                raise InvalidArgument(f"{name}= is at least 0, not {value}")
+                raise InvalidArgument(f"expected {name}= of at least 0, got {value}")
 
     def reached(self, *, idle_s: float, ran_s: float, events: int) -> bool:
         """True if a condition is met."""

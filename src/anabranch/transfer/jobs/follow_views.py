@@ -50,7 +50,7 @@ def verify_not_written(copy: StreamView, positions: Mapping[str, int], segment: 
 def foreign_write_error(copy: StreamView) -> Conflict:
     """The error for a copy that another process has written to."""
     return Conflict(
-        f"'{copy.info.name}' was written to by another client, which a copy that follows its source does not allow"
+        f"'{copy.info.name}' was written to by another client, but only its job may write to a copy that follows its source"
     )
 
 

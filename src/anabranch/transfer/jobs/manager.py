@@ -134,9 +134,9 @@ class Jobs(ArchiveJobs, Displayed):
         InvalidArgument.
         """
         if not streams:
-            raise InvalidArgument("a stitch takes at least one stream")
+            raise InvalidArgument("expected at least one stream to stitch")
         if len(set(prefer)) < len(prefer) or not set(prefer) <= set(range(len(streams))):
-            raise InvalidArgument(f"prefer= names streams by their numbers from 0 to {len(streams) - 1}, each once")
+            raise InvalidArgument(f"expected prefer= as numbers of streams from 0 to {len(streams) - 1}, each once")
         options = _left_out(deduplicate, carrier)
         if prefer:
             options["prefer"] = list(prefer)
@@ -390,7 +390,7 @@ def _left_out(columns: Sequence[str], carrier: Carrier | None) -> dict[str, Any]
         raise InvalidArgument(f"deduplicate= takes a list of columns: ['{columns}']")
     if columns and carrier is not None and not isinstance(carrier, DeduplicatingCarrier):
         raise InvalidArgument(
-            "this carrier moves bytes, and can't find repeats; give deduplicate= or carrier=, not both"
+            "this carrier copies bytes and can't find repeats; give deduplicate= or carrier=, not both"
         )
     return {"deduplicate": list(columns)} if columns else {}
 

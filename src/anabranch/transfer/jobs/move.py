@@ -212,7 +212,7 @@ def _advanced(row: JobRow, logs: Mapping[LogId, LogState], stored: Mapping[LogId
     for log, runs in stored.items():
         if positions.get(str(log)) != logs[log].length:
             raise Conflict(
-                f"'{row.target}' was written to by another client, which a copy that follows its source does not allow"
+                f"'{row.target}' was written to by another client, but only its job may write to a copy that follows its source"
             )
         events = sum(each.run.events for each in runs)
         positions[str(log)] += events

@@ -133,7 +133,7 @@ class ParquetMover:
             low = appended[0].value if low is None else low
             high = appended[-1].value
         if rows != count:
-            raise CorruptBlob(str(extent.key), f"{count} events were expected, it holds {rows}")
+            raise CorruptBlob(str(extent.key), f"expected {count} events, found {rows}")
         self._builder.end()
         # Not the bounds of the extent: for a part of it they would overlap what follows.
         bounds = TimeBounds(_micros(low), _micros(high))

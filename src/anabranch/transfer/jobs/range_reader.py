@@ -127,7 +127,7 @@ class RangeReader:
         count = piece.stop - piece.start
         batch = self.fetcher.decode(extent, message, piece.columns).slice(row, count)
         if batch.num_rows != count:
-            raise CorruptBlob(name, f"{count} events were expected, its message holds {batch.num_rows}")
+            raise CorruptBlob(name, f"expected {count} events in its message, found {batch.num_rows}")
         if run.keep is not None:
             batch = batch.filter(run.keep)
         if version is None:

@@ -160,7 +160,7 @@ class ReplaceRun:
         """Scan the times, rewrite what is missing, and replace. Returns the job's row, done. Raises
         StreamNotFound if the stream was deleted, SchemaMismatch, CorruptBlob, LeaseExpired."""
         if self._context.carrier is not None:
-            raise InvalidArgument("a carrier moves bytes, and can't replace events: resume the job without it")
+            raise InvalidArgument("a carrier copies bytes and can't replace events: resume the job without it")
         scan = self._scan(row)
         tries = limits.REPLACE_TRIES_MAX
         while True:

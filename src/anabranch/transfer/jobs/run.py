@@ -260,7 +260,7 @@ class JobRun:
     def _compare(self, carrier: Carrier, row: JobRow, plans: Sequence[SourcePlan]) -> KeptRanges:
         """Have the repeats found in other processes too."""
         if not isinstance(carrier, DeduplicatingCarrier):
-            raise InvalidArgument("this carrier moves bytes, and can't find repeats: resume the job without it")
+            raise InvalidArgument("this carrier copies bytes and can't find repeats: resume the job without it")
         cargoes = [self._range_reader(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
         compared = self._compared(row, cargoes, plans)
         kept = compare_remotely(compared, columns_compared(row, self._target), carrier, self.control)

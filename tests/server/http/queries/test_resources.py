@@ -237,8 +237,8 @@ def test_a_query_is_deleted_at_once_or_by_its_host(http: httpx.Client, store: St
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({}, "SQL is expected as 'sql'"),
-        ([], "expected as a JSON object"),
+        ({}, "SQL as 'sql'"),
+        ([], "as a JSON object"),
         ({"sql": SQL, "text": "x"}, "'text' is not expected here; what may be given: 'sql', 'parameters'"),
         ({"sql": 1}, "argument 'text'"),
         ({"sql": SQL, "trigger": "soon"}, "not a duration"),

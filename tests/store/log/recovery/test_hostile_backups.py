@@ -303,7 +303,7 @@ def test_local_places_wait_too_and_the_command_line_says_how_to_confirm_them(tmp
     assert f"anabranch attach --confirm '{tmp_path / 'pq'}'" in told
     assert "attach --confirm" in line.refused("read", "s/att")
     assert "nothing was attached from" in line.refused("attach", "--confirm", tmp_path / "elsewhere")
-    assert "takes the place alone" in line.refused("attach", "--confirm", tmp_path / "pq", "s/x")
+    assert "takes only a location" in line.refused("attach", "--confirm", tmp_path / "pq", "s/x")
     assert line("attach", "--confirm", tmp_path / "pq").err == "1 attachment confirmed\n"
     assert line("attach", "--confirm", tmp_path / "pq").err == "confirmed already\n"
     assert [row["n"] for row in line("read", "s/att").rows] == [1, 2]

@@ -169,7 +169,7 @@ def test_a_backup_needs_a_place_of_its_own(tmp_path: Path) -> None:
     with opened({"url": tmp_path / "river"}) as store:
         fill(store)
         before = blobs_in(tmp_path / "river" / "blobs")
-        with pytest.raises(InvalidArgument, match="holds no backup"):
+        with pytest.raises(InvalidArgument, match="not part of a backup"):
             store.backup(tmp_path / "river" / "blobs")
         assert blobs_in(tmp_path / "river" / "blobs") == before
 

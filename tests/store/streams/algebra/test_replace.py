@@ -378,7 +378,7 @@ def test_invalid_replacements_are_refused_and_change_nothing(store: Store) -> No
     for between in ((5, 5), (6, 5), 5, (1, 2, 3)):
         with pytest.raises(InvalidArgument, match="between="):
             replace("s/x", between=between, with_=None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="by is"):
+    with pytest.raises(InvalidArgument, match="expected by="):
         replace("s/x", between=(1, 2), with_=None, by="both")
     with pytest.raises(InvalidArgument, match="no event time"):
         replace("s/timeless", between=(1, 2), with_=None)

@@ -91,7 +91,7 @@ def test_what_a_place_holds_besides_is_never_touched(store: Store, tmp_path: Pat
     store.archives.create("iot/y", folder)
     (folder / METADATA).unlink()
     before = files_of(folder)
-    with pytest.raises(InvalidArgument, match="holds other things"):
+    with pytest.raises(InvalidArgument, match="is not empty"):
         store.archives.create("iot/x", folder)
     assert files_of(folder) == before
     with pytest.raises(ab.errors.StreamNotFound):

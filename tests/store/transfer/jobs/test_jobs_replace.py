@@ -522,6 +522,6 @@ def test_the_schema_of_the_data_is_checked_before_anything_is_stored(store: Stor
         store.jobs.replace("s/x", between=(50, 51), with_="s/raw")
     with pytest.raises(InvalidArgument, match="between="):
         store.jobs.replace("s/x", between=(51, 50), with_=None)
-    with pytest.raises(InvalidArgument, match="by is"):
+    with pytest.raises(InvalidArgument, match="expected by="):
         store.jobs.replace("s/x", between=(50, 51), with_=None, by="both")
     assert store.jobs.list() == []

@@ -93,7 +93,7 @@ def test_a_value_of_another_type_is_refused_or_encoded_back(kind: Kind, data: st
 
 
 def test_a_row_of_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(CorruptCatalog, match="no kind that this release knows"):
+    with pytest.raises(CorruptCatalog, match="a kind that this release does not know"):
         decode(Entry("another", "a", None, "{}"))
 
 

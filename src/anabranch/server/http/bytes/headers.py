@@ -52,7 +52,7 @@ def new_upload(headers: Headers) -> NewUpload:
     length, complete = upload_length(headers), upload_complete(headers)
     deferred = headers.get("upload-defer-length")
     if deferred not in (None, "1") or (deferred is not None and length is not None):
-        raise InvalidArgument("Upload-Defer-Length is 1, and comes without Upload-Length")
+        raise InvalidArgument("expected Upload-Defer-Length as 1, without Upload-Length")
     if complete is None:
         complete = length is None and deferred is None
     if complete and length is None and (sent := content_length(headers)) is not None:
@@ -74,14 +74,14 @@ def check_version(headers: Headers) -> None:
     """Raises HttpRefusal (412) for another version of tus."""
     version = headers.get("tus-resumable", TUS)
     if version != TUS:
-        raise HttpRefusal(412, "unknown_version", f"Tus-Resumable is {TUS}, not '{version:.20}'", Tus_Version=TUS)
+        raise HttpRefusal(412, "unknown_version", f"expected Tus-Resumable {TUS}, got '{version:.20}'", Tus_Version=TUS)
 
 
 def check_encoding(headers: Headers) -> None:
     """Raises HttpRefusal (415) for a compressed body: offsets count the bytes that are stored."""
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise HttpRefusal(
-            415, "unsupported_encoding", "an upload has no Content-Encoding: its offsets count stored bytes"
+            415, "unsupported_encoding", "an upload can't have a Content-Encoding: its offsets count stored bytes"
         )
 
 
@@ -89,7 +89,7 @@ def upload_offset(headers: Headers) -> int:
     """Where the body begins. Raises InvalidArgument."""
     text = headers.get("upload-offset")
     if text is None:
-        raise InvalidArgument("Upload-Offset is expected: how many bytes the upload has, as HEAD says")
+        raise InvalidArgument("expected Upload-Offset: the number of bytes the upload has, as returned by HEAD")
     return _number("Upload-Offset", text)
 
 
@@ -103,7 +103,7 @@ def upload_complete(headers: Headers) -> bool | None:
     """Whether the file ends with this body; None if that is not said. Raises InvalidArgument."""
     text = headers.get("upload-complete")
     if text not in (None, "?0", "?1"):
-        raise InvalidArgument(f"Upload-Complete is ?0 or ?1, not '{text:.20}'")
+        raise InvalidArgument(f"expected Upload-Complete as ?0 or ?1, got '{text:.20}'")
     return None if text is None else text == "?1"
 
 
@@ -126,7 +126,7 @@ def sha256_of(headers: Headers) -> str | None:
         return None
     digest = _from_base64("Repr-Digest", match[1])
     if len(digest) != hashlib.sha256().digest_size:
-        raise InvalidArgument("the sha-256 in Repr-Digest is 32 bytes in base64")
+        raise InvalidArgument("expected the sha-256 in Repr-Digest as 32 bytes in base64")
     return digest.hex()
 
 
@@ -175,7 +175,7 @@ def _file_type(kind: str | None) -> str | None:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise InvalidArgument(f"{name} is a number of bytes, not '{text:.50}'")
+        raise InvalidArgument(f"expected {name} as a number of bytes, got '{text:.50}'")
     return int(text)
 
 
@@ -189,4 +189,4 @@ def _from_base64(name: str, text: str) -> bytes:
     try:
         return base64.b64decode(text.strip(), validate=True)
     except (ValueError, binascii.Error) as exc:
-        raise InvalidArgument(f"{name} has base64, not '{text:.50}'") from exc
+        raise InvalidArgument(f"expected base64 in {name}, got '{text:.50}'") from exc

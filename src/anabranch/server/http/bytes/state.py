@@ -78,7 +78,7 @@ def load(front: HttpFront, name: str) -> Upload:
     if found.unfinished and found.offset == found.length:
         return finish(front, found)
     if found.unfinished and found.expires is not None and found.expires <= front.store.runtime.clock.now():
-        raise HttpRefusal(410, "upload_expired", "the upload was not finished in time, and is removed: begin again")
+        raise HttpRefusal(410, "upload_expired", "the upload was not finished in time and was removed: start again")
     return found
 
 

@@ -120,7 +120,7 @@ async function upload(name, file, run) {
     else if (answer.status === 404 && entry.begun) remember(name, (entry = fresh()));
     else {
       if (!entry.begun || answer.status === 410) remember(name, null);
-      throw new Error(answer.status === 410 ? "It was not finished in time, and is removed: begin again in a minute" : problem(answer));
+      throw new Error(answer.status === 410 ? "It was not finished in time and was removed: start again in a minute" : problem(answer));
     }
   }
   return false;

@@ -61,7 +61,7 @@ def config_of_headers(headers: Headers) -> StreamConfig:
     if ttl is not None and expires is not None:
         raise InvalidArgument("Stream-TTL and Stream-Expires-At can't both be given")
     if ttl is not None and not _WHOLE.fullmatch(ttl):
-        raise InvalidArgument(f"Stream-TTL is a whole number of seconds, not '{ttl:.50}'")
+        raise InvalidArgument(f"expected Stream-TTL as a whole number of seconds, got '{ttl:.50}'")
     if expires is not None:
         _moment(expires)
     return StreamConfig(
@@ -101,7 +101,7 @@ def _moment(text: str) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidArgument(f"Stream-Expires-At is an RFC 3339 time, not '{text:.50}'") from None
+        raise InvalidArgument(f"expected Stream-Expires-At as an RFC 3339 time, got '{text:.50}'") from None
     if found.tzinfo is None:
-        raise InvalidArgument(f"Stream-Expires-At has a time zone, unlike '{text:.50}'")
+        raise InvalidArgument(f"expected Stream-Expires-At with a time zone, got '{text:.50}'")
     return int(found.timestamp() * _MICROS)

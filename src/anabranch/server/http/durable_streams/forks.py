@@ -57,7 +57,7 @@ def asked_fork(headers: Headers) -> AskedFork | None:
             raise InvalidArgument("Stream-Fork-Offset and Stream-Fork-Sub-Offset come with Stream-Forked-From")
         return None
     if sub_offset is not None and not _SUB_OFFSET.fullmatch(sub_offset):
-        raise InvalidArgument(f"Stream-Fork-Sub-Offset is a whole number from 0 on, not '{sub_offset:.50}'")
+        raise InvalidArgument(f"expected Stream-Fork-Sub-Offset as an integer of at least 0, got '{sub_offset:.50}'")
     if int(sub_offset or 0) and offset is None:
         raise InvalidArgument("Stream-Fork-Sub-Offset comes with Stream-Fork-Offset")
     return AskedFork(_source(path), None if offset is None else offset_of(offset), int(sub_offset or 0))
@@ -143,5 +143,5 @@ def _source(path: str) -> str:
     if parts[0] == "streams" and len(parts) > 2:
         parts = parts[1:]
     if len(parts) < 2:
-        raise InvalidArgument(f"Stream-Forked-From is the path of a stream, not '{path:.100}'")
+        raise InvalidArgument(f"expected Stream-Forked-From as the path of a stream, got '{path:.100}'")
     return f"{parts[0]}/{'.'.join(parts[1:])}"

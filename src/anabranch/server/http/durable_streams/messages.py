@@ -23,7 +23,7 @@ def messages_of(config: StreamConfig, body: bytes) -> list[bytes]:
             return [bytes(each).strip() for each in _LIST.decode(body)]
         return [bytes(_VALUE.decode(body)).strip()]
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise InvalidArgument(f"the body is no JSON: {exc}") from exc
+        raise InvalidArgument(f"the body is not JSON: {exc}") from exc
 
 
 def joined(config: StreamConfig, messages: list[bytes]) -> bytes:

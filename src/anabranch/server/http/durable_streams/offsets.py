@@ -19,5 +19,5 @@ def offset_of(text: str) -> int:
     """The offset of its text. Raises InvalidArgument."""
     match = _OFFSET.fullmatch(text)
     if match is None:
-        raise InvalidArgument(f"'{text:.50}' is no offset of a stream: expected -1, now, or a Stream-Next-Offset")
+        raise InvalidArgument(f"'{text:.50}' is not an offset of a stream: expected -1, now, or a Stream-Next-Offset")
     return int(match[1])

@@ -21,7 +21,7 @@ async def read(call: HttpCall) -> Response:
     """A page from `offset` on; with `live` it waits for more at the tail."""
     live, text = call.text("live"), _asked(call)
     if live not in (None, "long-poll", "sse"):
-        raise InvalidArgument(f"live is long-poll or sse, not '{live:.50}'")
+        raise InvalidArgument(f"expected live=long-poll or live=sse, got '{live:.50}'")
     if live is not None and text is None:
         raise InvalidArgument(f"live={live} needs an offset")
     front = call.front

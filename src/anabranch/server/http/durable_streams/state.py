@@ -53,7 +53,7 @@ def load(front: HttpFront, name: str) -> DurableStream:
         front.names.forget(name)
         raise StreamNotFound(name) if whole else StreamGone(name)
     if not info.schema.raw or len(view.segments) != 1:
-        raise Conflict(f"'{name}' is no Durable Stream: it has columns, or more than one segment")
+        raise Conflict(f"'{name}' is not a Durable Stream: it has columns, or more than one segment")
     logs = front.store.internals.logs
     (segment, head), (_, tail) = *to_cut(logs, view, "head"), *to_cut(logs, view, "tail")
     return DurableStream(info, config_of_tags(info.tags), segment, head, tail)

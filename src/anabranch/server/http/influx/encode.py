@@ -20,7 +20,7 @@ def epoch_of(text: str | None) -> int | None:
     if not text:
         return None
     if text not in EPOCHS:
-        raise InvalidArgument(f"epoch is one of {', '.join(EPOCHS)}, not '{text:.20}'")
+        raise InvalidArgument(f"expected epoch as one of {', '.join(EPOCHS)}, got '{text:.20}'")
     return UNITS[text]
 
 

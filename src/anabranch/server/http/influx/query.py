@@ -63,7 +63,7 @@ async def influx_query(call: HttpCall) -> Response:
     given = await _given(call)
     request = _parsed(given)
     if call.request.method == "GET" and any(isinstance(each, DatabaseChange) for each in request.statements):
-        raise InvalidArgument("a statement that changes something is to be sent by POST")
+        raise InvalidArgument("send a statement that changes something by POST")
     answers = _answers(call, request)
     if request.chunk is None:
         whole = await call.front.run_long(lambda: _whole(answers, pretty=request.pretty))

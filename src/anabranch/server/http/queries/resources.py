@@ -79,7 +79,7 @@ async def delete_query(call: HttpCall) -> Response:
     """Delete a query; with `?drop=results` its results too. 202 where a host has to do that."""
     drop = call.text("drop")
     if drop not in (None, "results"):
-        raise InvalidArgument(f"drop is 'results', not '{drop:.100}'")
+        raise InvalidArgument(f"expected drop='results', got '{drop:.100}'")
     await done(call, "queries.delete", {**_named(call), "drop_results": drop is not None})
     left = await call.front.run(lambda: _find(call))
     return Response(status_code=204) if left is None else json_response(query_json(left), 202)
@@ -190,7 +190,7 @@ def _arguments(members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, 
 
 def _sql(arguments: dict[str, Any]) -> dict[str, Any]:
     if "text" not in arguments:
-        raise InvalidArgument("the query's SQL is expected as 'sql'")
+        raise InvalidArgument("expected the query's SQL as 'sql'")
     return arguments
 
 
@@ -218,7 +218,7 @@ def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
 
 def _members(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidArgument("the query is expected as a JSON object, or its SQL with another Content-Type")
+        raise InvalidArgument("expected the query as a JSON object, or its SQL with another Content-Type")
     return value
 
 
@@ -231,7 +231,7 @@ def _find(call: HttpCall) -> QueryInfo | None:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidArgument(f"after is the number of a version, not '{text:.100}'")
+        raise InvalidArgument(f"expected after as the number of a version, got '{text:.100}'")
     return int(text)
 
 
