@@ -144,7 +144,7 @@ def test_a_deleted_stream_is_gone(sensors: Line) -> None:
         ("a:list<int", "its end is unexpected"),
         ("a:decimal(3,9)", "is not a valid type"),
         ("a:int, a:int", "occurs more than once in the schema"),
-        ("_offset:int", "can't be called"),
+        ("_offset:int", "can't be named"),
         ("a:int?", "'?' is unexpected"),
         ("", "its end is unexpected"),
     ],

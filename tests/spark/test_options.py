@@ -70,7 +70,7 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
         ({**NEEDED, "tokenFile": "token"}, "belongs to a broker's address"),
         ({**BROKER, "blobs": "s3://bucket"}, "with a broker, which opens the store itself"),
         ({**BROKER, "access": "native"}, "a broker does not tell"),
-        ({**BROKER, "access": "fast"}, "option 'access' is auto or broker or native, not 'fast'"),
+        ({**BROKER, "access": "fast"}, "expected option 'access' as auto or broker or native, got 'fast'"),
         ({**BROKER, "nativePath": "anabranch://host:7411"}, "not of a broker"),
         ({**BROKER, "nativePath": "memory://"}, "can't see memory://"),
         ({**BROKER, "nativePath": "postgresql://me:pass@host/db", "blobs": "b"}, "Spark shows options"),

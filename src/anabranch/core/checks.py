@@ -1,4 +1,4 @@
-"""Holds the rows of a batch to the checks of their stream."""
+"""Validates the rows of a batch against the checks of their stream."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def refuse_violations(rows: pa.RecordBatch | pa.Table, checks: Sequence[StreamCh
 def violations(
     batch: pa.RecordBatch, checks: Sequence[StreamCheck], numbers: Sequence[int]
 ) -> Iterator[SchemaMismatch]:
-    """An error for each row for which a check is false, in order, which names the first such check. `numbers` are those
-    of the rows."""
+    """An error for each row for which a check is false, in order. It names the first such check. `numbers` are the
+    numbers of the rows."""
     if not batch.num_rows:
         return
     held = [_holds(batch, check) for check in checks]

@@ -38,7 +38,7 @@ class BoundedBatches:
 
 
 def open_bounded(data: pa.Buffer) -> BoundedBatches:
-    """Open an IPC file or stream whose bytes are at hand, such as a mapped file."""
+    """Open an IPC file or stream whose bytes are already in memory or mapped."""
     if data.slice(0, len(FILE_MAGIC)).to_pybytes() != FILE_MAGIC:
         return _open_stream(pa.BufferReader(data))
     view, dictionaries = memoryview(data).cast("B"), _Dictionaries()
@@ -130,11 +130,11 @@ class _Input:
         self.read = read
 
     def readable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """Never."""
+        """Always false."""
         return False
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ def _footer(view: memoryview) -> memoryview:
 
 
 def _claims_at(view: memoryview, block: Block) -> Claims:
-    """What the message of a block claims. Raises ValueError if it does not be in the file."""
+    """The sizes that the message of a block claims. Raises ValueError if the block is not within the file."""
     body = block.offset + block.metadata_length
     if not 0 <= block.offset < body <= len(view):
         raise ValueError(f"its message at byte {block.offset} is not in the file")

@@ -65,7 +65,7 @@ class RowChecker:
 
     def checked(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A copy of the row, with its times converted as the rules say. Raises SchemaMismatch if it has an unknown column or
-        a value of another type, InvalidArgument if it is no mapping."""
+        a value of another type, InvalidArgument if it is not a mapping."""
         classes = self._classes
         try:
             own = {**row}
@@ -94,7 +94,7 @@ class RowChecker:
                 self._ask_arrow(name, value)
 
     def _normalized(self, own: dict[str, Any]) -> dict[str, Any]:
-        when = own.get(self._when)  # type: ignore[arg-type] # without such a column this is None, which is no key
+        when = own.get(self._when)  # type: ignore[arg-type] # without such a column this is None, which is not a key
         kind = when.__class__
         # The usual case first: every single event pays for each step here.
         if kind is datetime:

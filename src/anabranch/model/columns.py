@@ -29,7 +29,7 @@ def stored_schema(columns: pa.Schema, key: str | None, time: str | None) -> pa.S
         raise InvalidArgument("a column has an empty name")
     for name in names:
         if name in RESERVED:
-            raise InvalidArgument(f"a column can't be called '{name}': the store adds {', '.join(RESERVED)} itself")
+            raise InvalidArgument(f"a column can't be named '{name}': the store adds {', '.join(RESERVED)} itself")
     for role, column in (("key", key), ("time", time)):
         if column is not None and column not in names:
             raise InvalidArgument(f"{role}='{column}' is not a column; the columns are {', '.join(names)}")
@@ -54,7 +54,7 @@ def index_levels(columns: pa.Schema) -> list[str]:
     no such metadata. pandas writes a range index into the metadata alone."""
     try:
         described = columns.pandas_metadata or {}
-    except ValueError:  # the metadata is no JSON: some other program's
+    except ValueError:  # the metadata is not JSON: another program wrote it
         return []
     levels = described.get("index_columns", ()) if isinstance(described, dict) else ()
     return [level for level in levels if isinstance(level, str)]

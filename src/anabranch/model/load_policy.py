@@ -23,8 +23,8 @@ class RejectAbove:
 
 @dataclass(frozen=True, slots=True)
 class SampleAbove:
-    """Above the rate, one of so many events is kept. Each kept one says in the column `weight`, of type double, how many it
-    stands for; where nothing was left out, the column is null."""
+    """Above the rate, only a sample of the events is kept. The column `weight`, of type double, is the number of events
+    that a kept event represents; null if none was dropped."""
 
     rate: Rate
     weight: str = "weight"

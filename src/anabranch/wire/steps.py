@@ -76,7 +76,7 @@ def parse_run(arguments: Any) -> Run:
     """A run from JSON: `steps`, and optionally `request`. Everything that can be checked before a step has run is. Raises
     InvalidArgument."""
     if not isinstance(arguments, Mapping) or not isinstance(arguments.get("steps"), list):
-        raise InvalidArgument('a run is an object with a list of steps: {"steps": [{"call": VERB, …}, …]}')
+        raise InvalidArgument('expected a run as an object with a list of steps: {"steps": [{"call": VERB, …}, …]}')
     if unknown := next((name for name in arguments if name not in ("steps", "request")), None):
         raise InvalidArgument(f"a run has the members steps and request, not '{unknown:.100}'")
     given = arguments["steps"]

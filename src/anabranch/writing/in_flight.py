@@ -100,7 +100,7 @@ class InFlightBatch(RoutedBatch):
                 actual = refused.actual + self.routes.offsets[self.parts[0].log]
                 return ConditionFailed(self.pending.expected, actual)
             case _:
-                return Conflict(f"the append was refused again and again: {refused.reason.value}")
+                return Conflict(f"the append was refused repeatedly: {refused.reason.value}")
 
 
 def _numbers_error(carried: ProducerSequence, refused: Refused) -> AnabranchError | None:

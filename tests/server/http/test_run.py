@@ -72,10 +72,10 @@ def test_an_error_says_the_step_and_earlier_steps_stay_done(http: httpx.Client, 
 
 
 WRONG = [
-    ({}, "a run is an object with a list of steps"),
+    ({}, "a run as an object with a list of steps"),
     ([], "as a JSON object"),
     ({"steps": []}, "expected 1 to 100 steps in a run, got 0"),
-    ({"steps": [step("id")] * 101}, "not 101"),
+    ({"steps": [step("id")] * 101}, "got 101"),
     ({"steps": [step("id")], "transaction": True}, "the members steps and request, not 'transaction'"),
     ({"steps": ["id"]}, "expected step 1 as an object with the member 'call'"),
     ({"steps": [step("id"), {"call": "id", "args": {}}]}, "step 2 has the members call, arguments and name, not 'args'"),

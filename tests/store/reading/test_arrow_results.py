@@ -206,7 +206,7 @@ def test_a_named_level_of_an_index_is_a_column_where_the_stream_has_it(store: St
 def test_other_unknown_columns_are_still_refused(store: Store) -> None:
     with store.writer("iot/raw") as writer, pytest.raises(SchemaMismatch, match="unknown column '_position'"):
         writer.write_batch(pa.table({"device": ["a"], "_position": [1]}))
-    with pytest.raises(InvalidArgument, match="can't be called '_offset'"):
+    with pytest.raises(InvalidArgument, match="can't be named '_offset'"):
         store.streams.create("iot/own", schema=pa.schema([("_offset", pa.int64())]))
 
 

@@ -190,7 +190,7 @@ REFUSED = [
         "SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' MONTH))",
         1,
         53,
-        "months have no fixed one",
+        "months have no fixed length",
     ),
     ("flink", "INSERT INTO m SELECT SUM(a) OVER (ORDER BY at) FROM s", 1, 22, "OVER is not supported in a pipeline"),
     (

@@ -32,7 +32,7 @@ class ExtentRows:
     def rows(
         self, extent: Extent, encoded_columns: pa.Schema, columns: pa.Schema
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The extent's rows, encoded with `own` columns, as batches of `columns` with their append times."""
+        """The extent's rows, encoded with `encoded_columns`, as batches of `columns` with their append times."""
         count = extent.stop - extent.start
         if extent.encoding == PARQUET:
             reader = self._parquet(extent)

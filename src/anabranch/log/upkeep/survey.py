@@ -70,7 +70,7 @@ class ExtentWindows(Iterable[list[LogExtents]]):
         return sorted(view.logs)
 
     def _read_extents(self, snapshot: Reading, state: LogState, budget: int) -> LogExtents | None:
-        """Up to `room` extents of a log; remembers where to continue."""
+        """Up to `budget` extents of a log; remembers where to continue."""
         first_viewed = min((span.start for _, span in snapshot.spans_of_log(state.id)), default=state.length)
         position = max(first_viewed, self._position, state.low_water)
         extents: list[Extent] = []

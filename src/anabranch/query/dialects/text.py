@@ -1,4 +1,4 @@
-"""The text of a statement, of which parts can be blanked while all others keep their places."""
+"""The text of a statement. Parts can be blanked; all others keep their positions."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ READ_AS: Final = {
     "bigquery": "bigquery",
     "trino": "trino",
 }
-"""The dialects, and that of sqlglot by which each is read."""
+"""Maps each dialect to the sqlglot dialect that tokenizes it."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What was taken out of a statement: the target and the window that it names."""
+    """The parts removed from a statement: its target and its window."""
 
     target: str | None = None
     window: DialectWindow | None = None
 
 
 class StatementText:
-    """The tokens of one statement. `blank` takes some out of the text."""
+    """The tokens of one statement. `blank` removes some from the text."""
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.whole = text
@@ -61,38 +61,38 @@ class StatementText:
 
     @property
     def left(self) -> str:
-        """The text up to the statement's end, blank where it was taken out."""
+        """The text up to the statement's end, with spaces where parts were removed."""
         return "".join(self._left[: self.tokens[-1].end + 1])
 
     def word(self, at: int) -> str:
-        """The token at a place in capitals; nothing for a quoted name, a text, and beyond the end."""
+        """The token at an index in upper case; empty for a quoted name, a string literal, and beyond the end."""
         if not 0 <= at < len(self.tokens):
             return ""
         token = self.tokens[at]
         return "" if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING) else token.text.upper()
 
     def words(self, at: int, *expected: str) -> bool:
-        """Whether these tokens follow each other from a place on."""
+        """Whether these tokens occur consecutively, starting at this index."""
         return all(self.word(at + number) == word for number, word in enumerate(expected))
 
     def find(self, *expected: str, start: int = 0) -> int | None:
-        """The first place of these tokens."""
+        """The index where these tokens first occur, or None."""
         places = range(start, len(self.tokens))
         return next((at for at in places if self.words(at, *expected)), None)
 
     def blank(self, first: int, last: int) -> None:
-        """Take out the tokens from one to another, inclusive."""
+        """Replace the tokens `first` to `last`, inclusive, with spaces."""
         start, stop = self.tokens[first].start, self.tokens[last].end + 1
         self._left[start:stop] = [each if each == "\n" else " " for each in self._left[start:stop]]
 
     def put(self, first: int, last: int, text: str) -> None:
-        """Write a text that is no longer in place of the tokens from one to another, inclusive."""
+        """Replace the tokens `first` to `last`, inclusive, with a text that is not longer than they are."""
         start = self.tokens[first].start
         self.blank(first, last)
         self._left[start : start + len(text)] = text
 
     def closing(self, opening: int) -> int:
-        """The place of the bracket that closes the one at `opening`."""
+        """The index of the bracket that closes the one at `opening`."""
         depth = 0
         for at in range(opening, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.word(at), 0)
@@ -101,7 +101,7 @@ class StatementText:
         raise self.error("this ( is never closed", opening)
 
     def name(self, at: int) -> tuple[str, int]:
-        """The name at a place, with its parts joined by dots, and the place behind it."""
+        """The name at an index, with its parts joined by dots, and the index after it."""
         parts: list[str] = []
         while True:
             if at >= len(self.tokens) or self.tokens[at].token_type in (TokenType.STRING, TokenType.L_PAREN):
@@ -112,7 +112,7 @@ class StatementText:
             at += 2
 
     def arguments(self, opening: int) -> list[tuple[int, int]]:
-        """The first and the last place of each argument between brackets."""
+        """The indexes of the first and the last token of each argument between brackets."""
         found: list[tuple[int, int]] = []
         closing, depth, begin = self.closing(opening), 0, opening + 1
         for at in range(opening + 1, closing + 1):
@@ -134,7 +134,7 @@ class StatementText:
             if unit is not None and int(parts[0]) > 0:
                 return int(parts[0]) * unit
         raise self.error(
-            "expected a length of whole units, such as INTERVAL '10' SECOND; months have no fixed one", first
+            "expected a length of whole units, such as INTERVAL '10' SECOND; months have no fixed length", first
         )
 
     def error(self, message: str, at: int) -> InvalidSql:
@@ -143,7 +143,7 @@ class StatementText:
         return self.error_at(message, self.tokens[index].start)
 
     def error_at(self, message: str, offset: int) -> InvalidSql:
-        """The error at a place in the text."""
+        """The error at an offset in the text."""
         line = self.whole.count("\n", 0, offset) + 1
         char = offset - self.whole.rfind("\n", 0, offset)
         return InvalidSql(f"{message} (character {char})", line)

@@ -261,7 +261,7 @@ def test_other_requests_that_can_not_be_meant_are_refused(http: httpx.Client, st
     assert "not a valid name" in http.put("/v1/queries/a b", content=SQL).json()["detail"]
     assert store.queries.list() == []
     http.put(MEANS, content=SQL)
-    assert "drop is 'results'" in http.delete(MEANS, params={"drop": "all"}).json()["detail"]
+    assert "expected drop='results'" in http.delete(MEANS, params={"drop": "all"}).json()["detail"]
     assert "none" in http.post(f"{MEANS}/stop", json={"now": True}).json()["detail"]
     assert "number of a version" in http.get(f"{MEANS}/versions", params={"after": "x"}).json()["detail"]
     for path in ("start", "stop", "rollback"):
