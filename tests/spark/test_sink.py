@@ -130,7 +130,7 @@ def test_what_is_wrong_with_a_save_is_said_clearly(spark: SparkSession, store: a
     for options, message in [
         ({"stream": "s/done"}, "stream 's/done' is sealed"),
         ({"sream": "s/out"}, "did you mean 'stream'?"),
-        ({"create": "yes"}, "option 'create' is false or true"),
+        ({"create": "yes"}, "expected option 'create' as false or true"),
         ({"late": "{}"}, "option 'late' needs a query that reads a stream"),
     ]:
         with pytest.raises(PySparkException) as raised:

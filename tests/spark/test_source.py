@@ -140,7 +140,7 @@ def test_what_is_wrong_with_a_read_is_said_clearly(spark: SparkSession, tmp_path
             ({"maxEventPerTrigger": "5"}, "did you mean 'maxEventsPerTrigger'?"),
             ({"maxEventsPerTrigger": "0"}, "an integer of at least 1"),
             ({"create": "true"}, "option 'create' can't be used when reading from a stream"),
-            ({"by": "time"}, "option 'by' is append or event"),
+            ({"by": "time"}, "expected option 'by' as append or event"),
         ]:
             with pytest.raises(PySparkException) as raised:
                 spark.read.format("anabranch").options(**{"stream": "s/in", **options}).load(store.url)

@@ -151,7 +151,7 @@ def test_a_host_is_asked_what_a_query_is_and_what_an_upgrade_does(http: httpx.Cl
         ],
     }
     assert http.post("/v1/queries/none/plan", json={"sql": "other"}).json()["code"] == "query_not_found"
-    assert "SQL is expected as 'sql'" in http.post(f"{MEANS}/plan", json={}).json()["detail"]
+    assert "expected the query's SQL as 'sql'" in http.post(f"{MEANS}/plan", json={}).json()["detail"]
     assert asked() == []
 
 
