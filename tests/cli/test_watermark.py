@@ -27,7 +27,7 @@ def test_how_long_a_silent_writer_is_waited_for_is_shown_and_said(sensors: Line)
     assert sensors("watermark", "idle", "iot/sensors").out == "60.0 s\n"
     assert sensors("watermark", "idle", "iot/sensors", "600", "--json").json == {"name": "iot/sensors", "idle_s": 600}
     assert sensors("watermark", "idle", "iot/sensors").out == "0:10:00\n"
-    assert "idle after some time" in sensors.refused("watermark", "idle", "iot/sensors", "0")
+    assert "expected idle_s above 0" in sensors.refused("watermark", "idle", "iot/sensors", "0")
 
 
 def test_watermarks_are_listed(sensors: Line) -> None:

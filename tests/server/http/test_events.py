@@ -336,7 +336,7 @@ def test_a_read_of_everything_takes_a_rate_and_a_page_does_not(http: httpx.Clien
     answer = http.get(SENSORS, params={"format": "ndjson", "events_per_s": "1000"})
     assert [json.loads(line)["count"] for line in answer.iter_lines()] == list(range(40))
     for params in ({"events_per_s": "10"}, {"format": "ndjson", "limit": "5", "bytes_per_s": "1MB"}):
-        assert "a page has no rate" in http.get(SENSORS, params=params).json()["detail"]
+        assert "a page can't have a rate" in http.get(SENSORS, params=params).json()["detail"]
     for params in ({"events_per_s": "fast"}, {"events_per_s": "-1"}, {"bytes_per_s": "0"}, {"events_per_s": "nan"}):
         refused = http.get(SENSORS, params={"format": "ndjson", **params})
         assert refused.status_code == 400, params

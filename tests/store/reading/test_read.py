@@ -308,7 +308,7 @@ def test_places_that_do_not_exist_are_refused(store: ab.Store) -> None:
         reader(store, start=ab.EventPointer(ab.EventPointer.parse("0" * 48).stream, ab.SegmentId(0, 0), 1))
     with pytest.raises(errors.InvalidArgument, match="is not a time"):
         reader(store, start="yesterday")
-    with pytest.raises(errors.InvalidArgument, match="either follows"):
+    with pytest.raises(errors.InvalidArgument, match="that follows the stream can't have an end"):
         reader(store, end=ab.TAIL, follow=True)
     with pytest.raises(errors.StreamNotFound):
         reader(store, "s/none")
