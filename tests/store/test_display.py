@@ -1,4 +1,4 @@
-"""What public objects say of themselves in a prompt and in a notebook."""
+"""How public objects are displayed in a prompt and in a notebook."""
 
 from __future__ import annotations
 

@@ -88,12 +88,12 @@ def _shown(text: object) -> str:
 
 
 def commit_key(now: Micros, token: str) -> str:
-    """The key of a tier-1 blob whose writing begins at `now`; `token` is 24 random hex digits."""
+    """The key of a tier-1 blob that is first written at `now`; `token` is 24 random hex digits."""
     return f"{COMMITS}{now:016x}-{token}.arrow"
 
 
 def history_key(now: Micros, token: str) -> str:
-    """The key of a tier-2 file whose writing begins at `now`; `token` is 24 random hex digits."""
+    """The key of a tier-2 file that is first written at `now`; `token` is 24 random hex digits."""
     return f"{HISTORY}{now:016x}-{token}.parquet"
 
 
@@ -132,7 +132,7 @@ def has_footer_checksum(key: str) -> bool:
 
 
 def manifest_folder(now: Micros, token: str) -> str:
-    """The prefix of the keys of a manifest whose writing begins at `now`."""
+    """The prefix of the keys of a manifest that is first written at `now`."""
     return f"{MANIFESTS}{now:016x}-{token}/"
 
 

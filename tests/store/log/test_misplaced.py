@@ -1,4 +1,4 @@
-"""A cut at an event time tells how many events lie on the wrong side of it."""
+"""A cut at an event time reports how many events are on the wrong side of it."""
 
 from __future__ import annotations
 

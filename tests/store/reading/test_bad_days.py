@@ -1,4 +1,4 @@
-"""What was truncated, deleted, damaged or compacted under a reader is told, or read all the same."""
+"""Readers while data is truncated, deleted, damaged or compacted: they report an error, or still read the data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.store.reading.kit import (
 
 
 @pytest.mark.parametrize("kind", ["events", "batches"])
-def test_who_reads_on_behind_ctrl_c_misses_nothing_and_gets_nothing_twice(store: ab.Store, kind: str) -> None:
+def test_reading_continues_after_ctrl_c_without_loss_or_duplicates(store: ab.Store, kind: str) -> None:
     create(store)
     write(store, 0, 100)
 
@@ -58,9 +58,7 @@ def test_who_reads_on_behind_ctrl_c_misses_nothing_and_gets_nothing_twice(store:
         assert [at for _, at in r.position] == [100]
 
 
-def test_who_reads_on_behind_an_error_of_the_catalog_misses_nothing(
-    store: ab.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_continues_after_a_catalog_error_without_loss(store: ab.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     create(store)
     write(store, 0, 40, size=1)
     monkeypatch.setattr("anabranch.limits.EXTENTS_PER_PLAN_MAX", 16)
@@ -84,7 +82,7 @@ def test_who_reads_on_behind_an_error_of_the_catalog_misses_nothing(
 # truncated, deleted, damaged, compacted
 
 
-def test_a_reader_below_a_truncation_is_told_the_new_head(store: ab.Store) -> None:
+def test_a_reader_below_a_truncation_gets_an_error_with_the_new_head(store: ab.Store) -> None:
     create(store)
     write(store, 0, 100)
     with reader(store, follow=True) as follower, reader(store) as ahead:
@@ -104,7 +102,7 @@ def test_a_reader_below_a_truncation_is_told_the_new_head(store: ab.Store) -> No
         reader(store, start=ab.StreamCut.of(cut.stream, {ab.SegmentId(0, 0): 59}))
 
 
-def test_a_reader_of_a_deleted_stream_is_told(store: ab.Store) -> None:
+def test_a_reader_of_a_deleted_stream_gets_an_error(store: ab.Store) -> None:
     create(store)
     write(store, 0, 10)
     with reader(store, follow=True) as follower:
@@ -148,7 +146,7 @@ def test_a_flipped_bit_is_reported_and_no_row_of_its_batch_is_handed_out(
             batch = some.read()
             assert batch is not None
             assert batch.num_rows == 200
-        for _ in range(2):  # who goes on does not skip it
+        for _ in range(2):  # reading on does not skip it
             with pytest.raises(errors.CorruptBlob, match=extent.key):
                 some.read()
 

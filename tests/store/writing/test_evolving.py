@@ -42,7 +42,7 @@ def event(n: int, **more: Any) -> dict[str, Any]:
 
 
 def units(store: Store) -> dict[int, str | None]:
-    """What stands in the column that came later, by number."""
+    """The values of the column that was added later, by event number."""
     return {body["n"]: body["unit"] for body in bodies_of(store, "s/a")}
 
 

@@ -1,4 +1,4 @@
-"""Addresses for people hold no secret, whatever their spelling; errors about them neither."""
+"""Displayed addresses and errors about them contain no secret, however the address is spelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs as they run: asked for again, paused, resumed, cancelled, taken over, and within their bounds."""
+"""Running jobs: repeated requests, pause, resume, cancel, takeover, and memory bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.waiting import PATIENCE_S, until, until_ended
 pytestmark = pytest.mark.usefixtures("many_ranges")
 
 
-def test_a_store_keeps_nothing_of_jobs_that_are_over(pair: tuple[Store, Store]) -> None:
+def test_a_store_keeps_nothing_of_finished_jobs(pair: tuple[Store, Store]) -> None:
     source, target = pair
     job = target.jobs.copy(source, "s/a", "t/b")
     copied, left = job.wait(), weakref.ref(job)
@@ -39,7 +39,7 @@ def test_a_store_keeps_nothing_of_jobs_that_are_over(pair: tuple[Store, Store]) 
     until(lambda: gc.collect() >= 0 and left() is None)
 
 
-# asking again
+# repeated requests
 
 
 def test_a_copy_asked_for_again_moves_nothing(pair: tuple[Store, Store]) -> None:
@@ -59,7 +59,7 @@ def test_a_copy_asked_for_again_moves_nothing(pair: tuple[Store, Store]) -> None
 
 
 @pytest.mark.parametrize("after", [1, 2, 5, 8])
-def test_a_paused_job_goes_on_where_it_was(after: int, pair: tuple[Store, Store]) -> None:
+def test_a_paused_job_continues_where_it_stopped(after: int, pair: tuple[Store, Store]) -> None:
     source, target = pair
     gate = Gate(target, after)
     job = target.jobs.copy(source, "s/a", "t/b", window=2)
@@ -123,7 +123,7 @@ def test_two_processes_do_not_run_one_job_unless_it_is_taken_over(tmp_path: Path
             other.jobs.resume(job.id, source=source)
         other.jobs.resume(job.id, source=source, take_over=True).wait()
         gate.open.set()
-        # What it had in hand is refused, as it is not its job any more; that it is done, it is told.
+        # Its pending step is refused, because it no longer holds the job; it learns that the job is done.
         assert job.wait(PATIENCE_S).copy == other.streams.get("t/b").id
         assert image(other, "t/b") == image(source, "s/a")
         assert sound(other)
