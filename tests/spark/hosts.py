@@ -34,8 +34,7 @@ class HostProcess:
             "anabranch.cli.main",
             "queries",
             "serve",
-            "--store",
-            store.url,
+            *_address(store),
             *options,
             *QUICK,
         ]
@@ -56,6 +55,16 @@ class HostProcess:
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.2)  # what is waited for reads whole streams, and the host needs the processor too
 
+    def freeze(self, driver: int) -> None:
+        """SIGSTOP, of the host and of all processes of its driver."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.killpg(driver, signal.SIGSTOP)
+
+    def thaw(self, driver: int) -> None:
+        """SIGCONT, of the same."""
+        os.killpg(driver, signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """kill -9, of the host alone."""
         self._process.kill()
@@ -70,6 +79,13 @@ class HostProcess:
         """At the end of a test, however it went."""
         if self._process.poll() is None:
             self.stop()
+
+
+def _address(store: ab.Store) -> list[str]:
+    found = store.addresses
+    if found is None or found.blobs is None:
+        return ["--store", store.url]
+    return ["--store", found.url, "--blobs", found.blobs]
 
 
 def driver_of(store: ab.Store, query: str) -> int | None:

@@ -108,6 +108,10 @@ def test_a_stopped_query_goes_on_where_it_was(store: ab.Store, host: HostProcess
     store.queries.start("counts")
     expected = by_duckdb(store, until_s=499 - 5)
     host.wait(lambda: counted(store) == expected)
+    store.queries.stop("counts", now=True)
+    host.wait(lambda: state(store, "counts") == "stopped")
+    store.queries.start("counts")
+    host.wait(lambda: state(store, "counts") == "running")
 
 
 def test_a_changed_version_starts_over_where_it_says_and_replaces_results(store: ab.Store, host: HostProcess) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
+from tests.postgres_server import drop, fresh_url
 from tests.spark.hosts import HostProcess, by_duckdb, driver_of, kill_driver
-from tests.spark.pipelines import COUNTS, SOURCE, counted, new_store, put, rows
+from tests.spark.pipelines import COUNTS, SCHEMA, SOURCE, counted, new_store, put, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -22,10 +23,10 @@ SQL = COUNTS + "; CREATE STREAM out.copy AS SELECT device, at, celsius FROM STRE
 class Load:
     """Events every tenth of a second, in a thread, until it is ended."""
 
-    def __init__(self, store: ab.Store) -> None:
+    def __init__(self, store: ab.Store, *, begin: int = 0) -> None:
         self._store = store
         self._ending = threading.Event()
-        self.written = 0
+        self.written = begin
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -41,10 +42,18 @@ class Load:
         return self.written
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ab.Store]:
-    with new_store(tmp_path / "river") as opened:
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ab.Store]:
+    if request.param == "sqlite":
+        with new_store(tmp_path / "river") as opened:
+            yield opened
+        return
+    url = fresh_url()
+    with ab.connect(url, blobs=tmp_path / "blobs", create=True) as opened:
+        opened.scopes.create("iot")
+        opened.streams.create(SOURCE, schema=SCHEMA, key="device", time="at", scaling=2)
         yield opened
+    drop(url)
 
 
 @pytest.fixture
@@ -53,6 +62,40 @@ def hosts(store: ab.Store, tmp_path: Path) -> Iterator[list[HostProcess]]:
     yield started
     for each in started:
         each.end()
+
+
+def test_a_host_that_was_stopped_and_wakes_up_publishes_nothing_more(store: ab.Store, hosts: list[HostProcess]) -> None:
+    store.queries.deploy("counts", SQL)
+    put(store, range(200))
+    hosts[0].wait(lambda: store.streams.exists("out/counts") and sum(counted(store).values()) > 0)
+    holder = store.queries.get("counts").host
+    assert holder is not None
+    (first,) = [each for each in hosts if holder.startswith(f"{each.pid}@")]
+    (second,) = [each for each in hosts if each is not first]
+    driver = driver_of(store, "counts")
+    assert driver is not None
+    load = Load(store, begin=200)
+    try:
+        first.freeze(driver)
+        try:
+            second.wait(lambda: driver_of(store, "counts") not in (None, driver))
+            before = sum(counted(store).values())
+            second.wait(lambda: sum(counted(store).values()) > before)
+        finally:
+            first.thaw(driver)
+        second.wait(lambda: "another host has it" in first.log.read_text())
+        before = sum(counted(store).values())
+        second.wait(lambda: sum(counted(store).values()) > before)
+    finally:
+        written = load.end()
+    expected = by_duckdb(store, until_s=written - 1 - 5)
+    second.wait(
+        lambda: counted(store).keys() >= expected.keys() and store.queries.get("counts").progress[0]["lag"] == 0
+    )
+    assert counted(store) == expected
+    copied = sorted((row["at"], row["device"]) for row in rows(store, "out/copy"))
+    assert copied == sorted((row["at"], row["device"]) for row in rows(store, SOURCE))
+    assert store.queries.get("counts").epoch == 2
 
 
 def test_kills_of_drivers_and_of_a_host_leave_no_trace_in_the_results(

@@ -354,15 +354,23 @@ def start(name: NameArgument, as_json: JsonOption = False, store: StoreOption = 
 
 
 @app.command()
-def stop(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def stop(
+    name: NameArgument,
+    now: Annotated[
+        bool, typer.Option("--now", help="Don't wait for the micro-batch in progress; the next run repeats it.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
     """Have a query stop after the micro-batch in progress. What it published stays.
 
-    Example:
+    Examples:
 
       anabranch queries stop means
+      anabranch queries stop means --now
     """
     with open_store(store) as opened:
-        info = opened.queries.stop(name)
+        info = opened.queries.stop(name, now=now)
     _print_change(info, as_json)
 
 

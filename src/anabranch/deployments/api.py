@@ -220,9 +220,11 @@ class DeployedQueries(Displayed):
         self._changes.apply(f"start query {name}", request, change)
         return self.get(name)
 
-    def stop(self, name: str, *, request: str | None = None) -> QueryInfo:
-        """Have a query stop once its micro-batch is done; its state is `stopping` until then. Raises QueryNotFound,
+    def stop(self, name: str, *, now: bool = False, request: str | None = None) -> QueryInfo:
+        """Have a query stop once its micro-batch is done; its state is `stopping` until then. With `now` it does not wait for
+        that: the next run repeats the micro-batch, and its results are published once all the same. Raises QueryNotFound,
         Conflict."""
+        at_once = now
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
@@ -230,10 +232,11 @@ class DeployedQueries(Displayed):
             if row.wanted != "stopped":
                 held = row.lease is not None and row.lease.until > now and row.state != "waiting"
                 state = row.state if row.state == "failed" else "stopping" if held else "stopped"
-                put_query(txn, replace(row, wanted="stopped", state=state, changed_at=now, retry_at=None))
+                row = replace(row, wanted="stopped", state=state, changed_at=now, retry_at=None, stop_now=False)
+            put_query(txn, replace(row, stop_now=at_once or row.stop_now))
             return {}
 
-        self._changes.apply(f"stop query {name}", request, change)
+        self._changes.apply(f"stop query {name}{' now' * at_once}", request, change)
         return self.get(name)
 
     def delete(self, name: str, *, drop_results: bool = False, request: str | None = None) -> None:
@@ -330,7 +333,7 @@ def _changed(row: QueryRow, now: Micros, *, version: int, restart: QueryRestart 
     found = replace(row, version=version, restart=restart, changed_at=now, change=row.change + 1)
     state = row.state if row.state in ("starting", "running", "stopping") else "waiting" if start else "stopped"
     wanted: Wanted = "running" if start else "stopped"
-    return replace(found, wanted=wanted, state=state, restarts=0, retry_at=None, error=None)
+    return replace(found, wanted=wanted, state=state, restarts=0, retry_at=None, error=None, stop_now=False)
 
 
 def _restart(places: Place | Sequence[Place] | None, by: TimeKind, replace_results: bool) -> QueryRestart | None:

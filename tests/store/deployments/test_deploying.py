@@ -55,6 +55,16 @@ def test_what_is_wanted_follows_start_and_stop(anywhere: Store) -> None:
     assert queries.deploy("q", "two").state == "waiting"
 
 
+def test_a_stop_may_become_one_that_waits_for_nothing(anywhere: Store) -> None:
+    queries = anywhere.queries
+    queries.deploy("q", "one")
+    queries.stop("q", request="a")
+    assert queries.stop("q", now=True, request="b").state == "stopped"
+    with pytest.raises(RequestMismatch):
+        queries.stop("q", request="b")
+    assert queries.start("q").state == "waiting"
+
+
 def test_a_query_that_never_ran_is_deleted_at_once(anywhere: Store) -> None:
     queries = anywhere.queries
     queries.deploy("q", "one")

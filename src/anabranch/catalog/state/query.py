@@ -48,7 +48,7 @@ class QueryRow:
 
     `state` is what its host last reported: `waiting` for a host or for `retry_at`, or what its driver does. `epoch` rises
     with each host that takes it, and `lease` names that host. `restarts` counts the runs that failed in a row. With `drop_results` a wanted deletion also deletes
-    the streams of its results. Times in µs."""
+    the streams of its results; with `stop_now` a wanted stop does not wait for the micro-batch. Times in µs."""
 
     name: str
     created_at: Micros
@@ -64,6 +64,7 @@ class QueryRow:
     retry_at: Micros | None = None
     error: str | None = None
     drop_results: bool = False
+    stop_now: bool = False
 
 
 QUERY: Final[StateKind[str, QueryRow]] = state_kind(

@@ -353,6 +353,11 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             },
         },
     },
+    "StopQuery": {
+        "type": "object",
+        "properties": {"now": {"type": "boolean", "description": "Without finishing the micro-batch. Default: false."}},
+        "additionalProperties": False,
+    },
     "Rollback": {
         "type": "object",
         "properties": {

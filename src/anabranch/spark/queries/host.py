@@ -48,6 +48,7 @@ class _HeldQuery:
     driver: DriverProcess | None = None
     change: int | None = None
     stopping: bool = False
+    ending: bool = False  # without finishing its micro-batch
     lost: bool = False
     started_s: float = 0.0
 
@@ -168,6 +169,9 @@ class QueryHost:
             if not held.stopping and (outdated or not to_run):
                 held.stopping = True
                 held.driver.send(stop=name)
+            if held.stopping and row.wanted == "stopped" and row.stop_now and not held.ending:
+                held.ending = True
+                held.driver.send(drop=name)
             elif row.restarts and held.change is not None and self._is_steady(held):
                 self._update(name, held, restarts=0, error=None)
         elif to_run:
@@ -184,7 +188,7 @@ class QueryHost:
 
     def _start(self, name: str, held: _HeldQuery) -> None:
         self._update(name, held, state="starting", retry_at=None)
-        held.driver, held.change, held.stopping = self._driver(), None, False
+        held.driver, held.change, held.stopping, held.ending = self._driver(), None, False, False
         self._note(name, held, f"version {held.row.version} starts in driver {held.driver.pid}")
         held.driver.send(run=name, epoch=held.row.epoch)
 

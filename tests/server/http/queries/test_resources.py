@@ -86,6 +86,7 @@ def test_a_query_is_stopped_started_and_rolled_back(http: httpx.Client) -> None:
     for text in ("one", "two", "three"):
         http.put(MEANS, content=text)
     assert http.post(f"{MEANS}/stop").json()["state"] == "stopped"
+    assert http.post(f"{MEANS}/stop", json={"now": True}).json()["state"] == "stopped"
     assert http.post(f"{MEANS}/start").json()["state"] == "waiting"
     assert http.post(f"{MEANS}/rollback").json()["version"] == 2
     rolled = http.post(f"{MEANS}/rollback", json={"version": 1, "from": "head", "replace": True})

@@ -105,6 +105,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         name="stop_query",
         summary="Have a query stop",
         parameters=(KEY,),
+        body={**json_content("StopQuery"), "required": False},
         answers=_CHANGED,
     ),
     _endpoint(

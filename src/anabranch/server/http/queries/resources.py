@@ -42,6 +42,7 @@ _ARGUMENTS: Final = {
     "parameters": "parameters",
     "trigger": "trigger",
     "start": "start",
+    "now": "now",
     "version": "version",
     "from": "start_from",
     "by": "by",
@@ -91,8 +92,8 @@ async def start_query(call: HttpCall) -> Response:
 
 
 async def stop_query(call: HttpCall) -> Response:
-    """Have a query stop once its micro-batch is done."""
-    return await _changed(call, "queries.stop", ())
+    """Have a query stop once its micro-batch is done, or now."""
+    return await _changed(call, "queries.stop", ("now",))
 
 
 async def rollback_query(call: HttpCall) -> Response:
