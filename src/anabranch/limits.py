@@ -280,6 +280,7 @@ DEPLOYMENT_VERSIONS_MAX: Final = 100  # of a query that are kept
 DEPLOYMENT_LEASE_US: Final = 10 * 1_000_000  # of a host, which renews it; then another host takes the query
 DEPLOYMENT_ATTEMPTS_MAX: Final = 3  # failures of a query in a row; then it is left alone until it is started again
 DEPLOYMENT_BACKOFF_S_MAX: Final = 60.0  # before a query is run again; it begins with 0 and 1 s, and doubles
+DEPLOYMENT_HEARD_S: Final = 10.0  # for which somebody who asks waits for any host to take the question
 DEPLOYMENT_ANSWER_S: Final = 120.0  # for which somebody who asks a host waits: it may have to start Spark first
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
 

@@ -93,6 +93,7 @@ def test_a_host_that_was_stopped_and_wakes_up_publishes_nothing_more(store: ab.S
         lambda: counted(store).keys() >= expected.keys() and store.queries.get("counts").progress[0]["lag"] == 0
     )
     assert counted(store) == expected
+    second.wait(lambda: len(rows(store, "out/copy")) >= written)
     copied = sorted((row["at"], row["device"]) for row in rows(store, "out/copy"))
     assert copied == sorted((row["at"], row["device"]) for row in rows(store, SOURCE))
     assert store.queries.get("counts").epoch == 2

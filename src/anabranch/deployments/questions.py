@@ -14,7 +14,7 @@ from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 
-__all__ = ["answer", "ask", "open_questions"]
+__all__ = ["answer", "ask", "open_questions", "take"]
 
 _POLL_S: Final = 0.1
 
@@ -30,7 +30,8 @@ def ask(
 ) -> QueryQuestion:
     """Ask, and wait for the answer at most `limits.DEPLOYMENT_ANSWER_S`. Raises InvalidSql with the line, InvalidArgument,
     StoreUnavailable if no host answers."""
-    until = Micros(runtime.clock.now() + round(limits.DEPLOYMENT_ANSWER_S * 1e6))
+    began = runtime.clock.now()
+    until = Micros(began + round(limits.DEPLOYMENT_ANSWER_S * 1e6))
     question = QueryQuestion(token(runtime.ids), kind, name, text, dict(parameters), until)
     with catalog.writing(_subject(question.id)) as txn:
         txn.put_state(QUERY_QUESTION, question.id, question)
@@ -40,6 +41,11 @@ def ask(
                 found = reading.state(QUERY_QUESTION, question.id)
             if found is None:
                 break
+            if not found.taken and runtime.clock.now() - began > limits.DEPLOYMENT_HEARD_S * 1e6:
+                raise StoreUnavailable(
+                    f"no host has taken the question within {limits.DEPLOYMENT_HEARD_S:g} s; start one with: anabranch "
+                    "queries serve"
+                )
             if found.answered:
                 return _checked(found)
             runtime.tasks.sleep(_POLL_S)
@@ -47,9 +53,7 @@ def ask(
         with catalog.writing(_subject(question.id)) as txn:
             if txn.state(QUERY_QUESTION, question.id) is not None:
                 txn.drop_state(QUERY_QUESTION, question.id)
-    raise StoreUnavailable(
-        f"no host has answered within {limits.DEPLOYMENT_ANSWER_S:g} s; start one with: anabranch queries serve"
-    )
+    raise StoreUnavailable(f"no host has answered within {limits.DEPLOYMENT_ANSWER_S:g} s")
 
 
 def open_questions(catalog: Catalog, now: Micros) -> list[QueryQuestion]:
@@ -62,6 +66,14 @@ def open_questions(catalog: Catalog, now: Micros) -> list[QueryQuestion]:
                 if txn.state(QUERY_QUESTION, old.id) is not None:
                     txn.drop_state(QUERY_QUESTION, old.id)
     return [question for question in found if question.until >= now and not question.answered]
+
+
+def take(catalog: Catalog, question: QueryQuestion) -> None:
+    """Let the one who asks know that a host is at it."""
+    with catalog.writing(_subject(question.id)) as txn:
+        found = txn.state(QUERY_QUESTION, question.id)
+        if found is not None and not found.taken:
+            txn.put_state(QUERY_QUESTION, question.id, replace(found, taken=True))
 
 
 def answer(catalog: Catalog, question: QueryQuestion, find: Callable[[], Mapping[str, Any]]) -> None:

@@ -80,7 +80,7 @@ class UpgradePlan:
 @dataclass(frozen=True, slots=True)
 class QueryQuestion:
     """`kind` says what is asked: whether the `text` can run, or what an upgrade of the query `name` to it would do. Answered
-    by `validated`, `plan`, or an `error`, with its line if it is one of the SQL. Nobody waits for it after `until`."""
+    by `validated`, `plan`, or an `error`, with its line if it is one of the SQL. `taken`: a host is at it. Nobody waits for it after `until`."""
 
     id: str
     kind: Literal["validate", "plan"]
@@ -88,6 +88,7 @@ class QueryQuestion:
     text: str
     parameters: Mapping[str, str]
     until: Micros
+    taken: bool = False
     validated: ValidatedQuery | None = None
     plan: UpgradePlan | None = None
     error: str | None = None

@@ -18,7 +18,7 @@ from typing import Any, Final
 from anabranch import limits
 from anabranch.catalog.state.query import QueryLease, QueryRow
 from anabranch.deployments import hosting
-from anabranch.deployments.questions import open_questions
+from anabranch.deployments.questions import open_questions, take
 from anabranch.errors import AnabranchError, Conflict, PipelineNotFound
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
@@ -285,7 +285,11 @@ class QueryHost:
     def _answer_questions(self) -> None:
         """Have a driver answer what is asked. Where there is none, one is started for it, which then is a spare one."""
         try:
-            found = {each.id for each in open_questions(self._store.catalog, self._store.runtime.clock.now())}
+            questions = open_questions(self._store.catalog, self._store.runtime.clock.now())
+            for each in questions:
+                if not each.taken:
+                    take(self._store.catalog, each)
+            found = {each.id for each in questions}
         except AnabranchError:  # noted where queries are looked for
             return
         self._asked &= found

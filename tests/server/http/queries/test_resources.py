@@ -159,10 +159,10 @@ def test_a_host_is_asked_what_a_query_is_and_what_an_upgrade_does(http: httpx.Cl
 def test_a_question_that_no_host_answers_is_withdrawn(
     http: httpx.Client, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "DEPLOYMENT_ANSWER_S", 0.2)
+    monkeypatch.setattr(limits, "DEPLOYMENT_HEARD_S", 0.2)
     refused = http.post("/v1/queries:validate", json={"sql": SQL})
     assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
-    assert "no host has answered within 0.2 s" in refused.json()["detail"]
+    assert "no host has taken the question within 0.2 s" in refused.json()["detail"]
     assert open_questions(store.catalog, store.runtime.clock.now()) == []
 
 
@@ -263,7 +263,7 @@ def test_other_requests_that_can_not_be_meant_are_refused(http: httpx.Client, st
     assert store.queries.list() == []
     http.put(MEANS, content=SQL)
     assert "expected drop='results'" in http.delete(MEANS, params={"drop": "all"}).json()["detail"]
-    assert "none" in http.post(f"{MEANS}/stop", json={"now": True}).json()["detail"]
+    assert "none" in http.post(f"{MEANS}/start", json={"now": True}).json()["detail"]
     assert "number of a version" in http.get(f"{MEANS}/versions", params={"after": "x"}).json()["detail"]
     for path in ("start", "stop", "rollback"):
         assert http.post(f"/v1/queries/none/{path}").json()["code"] == "query_not_found"
