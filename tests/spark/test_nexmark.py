@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 _FOLDER = Path(__file__).parents[2] / "examples" / "nexmark"
-_PLAIN = ("q3", "q7", "q13")  # a join without bound, an aggregate joined with its source, and a table
+_PLAIN = ("q3", "q13")
 
 
 def _module(name: str) -> ModuleType:

@@ -78,6 +78,7 @@ def test_rows_go_where_the_conditions_say_once_even_if_a_batch_is_repeated(
     assert admin.delete(store, "p", drop_results=True) == ("out/cold", "out/hot", "out/warm", "out/d1")
 
 
+@pytest.mark.slow
 def test_late_events_and_a_second_statement_have_their_outputs(spark: SparkSession, store: ab.Store) -> None:
     put(store, [1, 2, 3, 25, 26])
     put(store, [27] * 5)
