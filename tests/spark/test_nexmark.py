@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 _FOLDER = Path(__file__).parents[2] / "examples" / "nexmark"
-_PLAIN = ("q3", "q13")
+_PLAIN = ("q3", "q13")  # a join without bound, and one with a table
 
 
 def _module(name: str) -> ModuleType:
