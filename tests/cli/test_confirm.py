@@ -65,6 +65,7 @@ READS = frozenset(
         "queries logs",
         "queries results",
         "queries show",
+        "queries state",
         "queries top",
         "queries validate",
         "queries versions",

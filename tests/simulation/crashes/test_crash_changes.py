@@ -66,6 +66,14 @@ def add_columns(store: Store) -> object:
     return store.streams.add_columns("s/a", pa.schema([("new", pa.int8())]), request="r")
 
 
+def add_check(store: Store) -> object:
+    return store.streams.add_check("s/a", "small", "n < 100", request="r")
+
+
+def remove_check(store: Store) -> object:
+    return store.streams.remove_check("s/a", "known", request="r")
+
+
 def tag(store: Store) -> object:
     return store.streams.tag("s/a", {"x": "y"}, request="r")
 
@@ -144,6 +152,8 @@ AT_ONCE: tuple[Verb, ...] = (
     truncate,
     evolve,
     add_columns,
+    add_check,
+    remove_check,
     tag,
     move,
     retention,
@@ -166,7 +176,8 @@ def prepare(store: Store) -> None:
     for scope in "st":
         store.scopes.create(scope)
     for name, first, stop in (("s/a", 0, 4), ("s/b", 3, 5)):
-        store.streams.create(name, schema=COLUMNS, key="k", scaling=2 if name == "s/a" else 1)
+        checks = {"known": "n >= 0"} if name == "s/a" else {}
+        store.streams.create(name, schema=COLUMNS, key="k", scaling=2 if name == "s/a" else 1, checks=checks)
         with store.writer(name) as writer:
             for n in range(first, stop):
                 writer.write({"k": "abc"[n % 3], "n": n}).result()
@@ -191,7 +202,7 @@ def state(store: Store, *, internal: bool = False) -> State:
         policies = tuple(
             str(policy(info.name)) for policy in (store.policies.retention, store.policies.scaling, store.policies.load)
         )
-        kind = (info.sealed, info.epoch, str(info.schema.columns), tuple(info.tags.items()))
+        kind = (info.sealed, info.epoch, str(info.schema.columns), str(info.schema.checks), tuple(info.tags.items()))
         found.append((str(info.name), kind, policies, fences, events))
     for query in store.queries.list():
         texts = tuple(version.text for version in store.queries.versions(query.name))

@@ -76,6 +76,7 @@ READING = {
         "queries.get",
         "queries.list",
         "queries.results",
+        "queries.state",
         "queries.plan",  # and `queries.validate`: what they ask is withdrawn, or forgotten in time
         "queries.validate",
         "queries.versions",
