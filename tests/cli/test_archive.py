@@ -65,7 +65,7 @@ def test_damage_is_named_on_a_line_and_by_the_exit_code(sensors: Line, tmp_path:
     assert f"folder {tmp_path / 'none'} not found" in sensors.refused("import", tmp_path / "none", "iot/back")
     metadata = place / "archive.json"
     for text, why in (
-        (metadata.read_text().replace("sensors", "tensors"), "was changed"),
+        (metadata.read_text().replace("sensors", "tensors"), "was modified"),
         ("[]", "is not the metadata"),
     ):
         metadata.write_text(text)

@@ -33,6 +33,6 @@ def test_a_client_sets_checks_and_is_refused_by_them(embedded: Store, remote: St
         until(refused, 10 * limits.SCHEMA_FRESH_S)
         with pytest.raises(SchemaMismatch):
             writer.flush()
-    with pytest.raises(InvalidSql, match="no column 'x'"):
+    with pytest.raises(InvalidSql, match="unknown column 'x'"):
         remote.streams.add_check("s/x", "c", "x > 0")
     assert [each.name for each in remote.streams.remove_check("s/x", "range").schema.checks] == ["device"]

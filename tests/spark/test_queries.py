@@ -48,7 +48,6 @@ def hot(store: ab.Store) -> list[float]:
     return sorted(row["celsius"] for row in rows(store, "out/hot"))
 
 
-@pytest.mark.slow
 def test_a_query_goes_on_when_its_driver_is_killed(store: ab.Store, host: HostProcess) -> None:
     put(store, range(200))
     info = store.queries.deploy("counts", COUNTS)

@@ -327,7 +327,7 @@ def test_what_is_no_byte_stream_is_refused_in_words(store: Store) -> None:
     for mode in ("rb", "ab"):
         with pytest.raises(InvalidArgument, match=r"'s/raw' is not a byte stream"):
             store.bytes("s/raw", mode)  # type: ignore[call-overload]
-    with pytest.raises(InvalidArgument, match="not 'wb'"):
+    with pytest.raises(InvalidArgument, match="got 'wb'"):
         store.bytes(FILE, "wb")  # type: ignore[call-overload]
     with pytest.raises(StreamNotFound):
         store.bytes(FILE)

@@ -53,9 +53,9 @@ def test_a_test_that_fails_twice_has_failed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("failed", "reason"),
     [
-        (["tests/unit/core/test_it.py::test_once"], "test_once shares the machine with nothing"),
+        (["tests/unit/core/test_it.py::test_once"], "test_once does not depend on the load of the machine"),
         ([f"tests/cli/test_it.py::test_{number}" for number in range(4)], "4 tests failed; at most 3 are run again"),
-        (["tests/cli/test_it.py"], "shares the machine with nothing"),  # a file that can't be imported
+        (["tests/cli/test_it.py"], "does not depend on the load of the machine"),  # a file that can't be imported
         ([], "no failed test is on record"),
     ],
 )

@@ -172,7 +172,7 @@ def test_manifest_indexes(data: st.DataObject, other: Any) -> None:
     if isinstance(changed, dict):
         blobs.put(f"{FOLDER}index", layout.frame(changed, [], []).chunks)
         found = survives(lambda: manifests.newest(blobs))
-        assert isinstance(found, AnabranchError) or found[0] is None or not found[0].pieces
+        assert isinstance(found, AnabranchError) or found[0] is None or not found[0].parts
 
 
 ROW: dict[str, dict[str, Any]] = {

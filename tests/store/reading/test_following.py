@@ -156,7 +156,7 @@ async def test_a_cancelled_coroutine_leaves_nobody_waiting_in_its_place(store: a
     async with reader(store, follow=True) as some:
         task = asyncio.ensure_future(anext(aiter(some)))
         await asyncio.sleep(0.05)
-        with pytest.raises(errors.InvalidArgument, match="one consumer"):
+        with pytest.raises(errors.InvalidArgument, match="already has a consumer"):
             some.batches()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -11,6 +11,7 @@ globals().update(
         "tests.store.reading.conftest",
         "tests.store.reading.test_read",
         without={
+            "test_closing_a_reader_waits_for_a_pull_of_arrows_c_interface": INSIDE,
             "test_opened_files_are_kept_up_to_their_number_and_their_bytes": INSIDE,
             "test_an_iteration_that_is_forgotten_may_end_where_the_files_are_being_looked_at": INSIDE,
         },
