@@ -16,7 +16,7 @@ from anabranch.model.amounts import size_text
 if TYPE_CHECKING:
     from anabranch.model.cut import StreamCut
     from anabranch.model.ids import Micros
-    from anabranch.reading.bounds import TimeKind
+    from anabranch.model.time_kind import TimeKind
     from anabranch.store import Store
 
 cut_app, distance_app = new_app(), new_app()

@@ -12,6 +12,7 @@ from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.ranges import time_kind
 from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
@@ -130,8 +131,7 @@ def run(
       anabranch pipeline run means.sql --from -1d --by event --replace --yes
       anabranch pipeline run means.sql --once --ephemeral
     """
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"expected --by append or --by event, got '{by}'")
+    times = time_kind(by)
     with open_store(store) as opened:
         from anabranch.cli.interrupts import interrupts
         from anabranch.cli.render import choose, render
@@ -150,7 +150,7 @@ def run(
             once=once,
             flush=flush,
             start_from=[parse_place(text, now=now) for text in start] if start else None,
-            by=by,
+            by=times,
             replace=replace,
             events_max=events_max,
             checkpoints=checkpoints,

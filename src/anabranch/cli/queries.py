@@ -13,7 +13,7 @@ import typer
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_json, put_line, strong
-from anabranch.cli.ranges import ByOption
+from anabranch.cli.ranges import ByOption, time_kind
 from anabranch.cli.read import (
     ColumnsOption,
     EndOption,
@@ -148,7 +148,7 @@ def deploy(
             parameters=parameters,
             trigger=trigger,
             start_from=_places(opened, start_from),
-            by=_kind(by),
+            by=time_kind(by),
             replace_results=replace,
             start=start,
         )
@@ -209,7 +209,7 @@ def upgrade(
             parameters=parameters,
             trigger=trigger,
             restart_from=_places(opened, restart_from),
-            by=_kind(by),
+            by=time_kind(by),
             replace_results=replace,
         )
     _print_change(info, as_json)
@@ -528,7 +528,7 @@ def rollback(
         if replace and start_from:
             confirm(f"Drop the earlier results of query '{name}'?", yes=yes)
         info = opened.queries.rollback(
-            name, version, start_from=_places(opened, start_from), by=_kind(by), replace_results=replace
+            name, version, start_from=_places(opened, start_from), by=time_kind(by), replace_results=replace
         )
     _print_change(info, as_json)
 
@@ -651,12 +651,6 @@ def _places(store: Store, texts: Sequence[str] | None) -> list[Any] | None:
     from anabranch.cli.stream_places import parse_place
 
     return None if not texts else [parse_place(text, now=store.runtime.clock.now()) for text in texts]
-
-
-def _kind(by: str) -> Any:
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"--by is append or event, not '{by}'")
-    return by
 
 
 def _log_to_stderr() -> None:

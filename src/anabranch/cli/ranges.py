@@ -13,10 +13,11 @@ from anabranch.cli.options import open_catalog, open_store
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import Edge
 from anabranch.model.stream_range import StreamRange
+from anabranch.model.time_kind import time_kind as kind_of
 
 if TYPE_CHECKING:
     from anabranch.model.cut import StreamCut
-    from anabranch.reading.bounds import TimeKind
+    from anabranch.model.time_kind import TimeKind
     from anabranch.store import Store
     from anabranch.streams.manager import Streams
 
@@ -87,11 +88,7 @@ def _open(
 
 def time_kind(by: str) -> TimeKind:
     """Returns `--by` as one of its two values. Raises InvalidArgument."""
-    if by == "append":
-        return "append"
-    if by == "event":
-        return "event"
-    raise InvalidArgument(f"expected --by append or --by event, got '{by}'")
+    return kind_of(by, form="--by {}")
 
 
 def resolve_range(opened: Store, parsed: StreamRange, by: TimeKind) -> StreamRange:

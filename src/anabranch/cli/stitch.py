@@ -30,7 +30,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.stream_range import StreamRange
 
 if TYPE_CHECKING:
-    from anabranch.reading.bounds import TimeKind
+    from anabranch.model.time_kind import TimeKind
     from anabranch.store import Store
     from anabranch.transfer.jobs.sources import InStore
 

@@ -10,8 +10,9 @@ from anabranch.errors import InvalidArgument, InvalidCut, InvalidPointer
 from anabranch.model.amounts import UNITS_US
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros
+from anabranch.model.time_kind import TimeKind
 from anabranch.reading import bounds as places
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.store import Store
 
 _AGO = re.compile(rf"-(\d+(?:\.\d+)?)({'|'.join(UNITS_US)})\Z")

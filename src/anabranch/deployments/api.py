@@ -35,7 +35,8 @@ from anabranch.model.cut import HEAD
 from anabranch.model.event import Event
 from anabranch.model.ids import Micros
 from anabranch.model.rate import Rate
-from anabranch.reading.bounds import Place, TimeKind, place_text
+from anabranch.model.time_kind import TimeKind, time_kind
+from anabranch.reading.bounds import Place, place_text
 from anabranch.reading.reader import Reader
 from anabranch.streams.change import Changes
 from anabranch.streams.requests import Result
@@ -337,8 +338,7 @@ def _changed(row: QueryRow, now: Micros, *, version: int, restart: QueryRestart 
 
 
 def _restart(places: Place | Sequence[Place] | None, by: TimeKind, replace_results: bool) -> QueryRestart | None:
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+    time_kind(by)
     if places is None:
         if replace_results:
             raise InvalidArgument("replace_results goes with a place to start from")

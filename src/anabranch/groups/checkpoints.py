@@ -18,7 +18,8 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.position import StreamSegment
 from anabranch.model.stream import StreamView
-from anabranch.reading.bounds import Place, TimeKind, parse_place, to_cut
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place, parse_place, to_cut
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Literal
 
 import pyarrow as pa
 
 from anabranch.catalog.port import Reading
 from anabranch.core import cuts
-from anabranch.errors import EventNotFound, InvalidArgument, InvalidPointer
+from anabranch.errors import EventNotFound, InvalidPointer
 from anabranch.log.read import LogReader, SegmentRows, Selection
 from anabranch.log.segment_reader import SegmentReader
 from anabranch.log.time_index import cut_at
@@ -20,10 +19,10 @@ from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamView
+from anabranch.model.time_kind import TimeKind, time_kind
 from anabranch.model.times import DEFAULT_RULES, TimeRules, to_datetime, to_micros
 
 Place = Edge | StreamCut | EventPointer | datetime | int | str
-TimeKind = Literal["append", "event"]
 
 _POINTER = re.compile(r"[0-9a-f]{48}\Z")
 _CUT = re.compile(r"[0-9a-f]{16}:")
@@ -72,8 +71,7 @@ def to_cut(
     whether a time is an append or an event time; `rules` say how it is interpreted, by default those of the store.
     Raises InvalidArgument and its subclasses, EventNotFound, Truncated.
     """
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"expected by='append' or by='event', got '{by}'")
+    by = time_kind(by)
     if isinstance(place, str):
         place = parse_place(place, rules or logs.times)
     if isinstance(place, Edge | StreamCut):

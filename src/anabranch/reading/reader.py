@@ -28,10 +28,11 @@ from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.rate import Rate
+from anabranch.model.time_kind import TimeKind
 from anabranch.model.times import TimeRules, to_micros
 from anabranch.reading.arrow_export import to_pandas, to_polars
 from anabranch.reading.async_bridge import AsyncBridge
-from anabranch.reading.bounds import Place, TimeKind, to_cut
+from anabranch.reading.bounds import Place, to_cut
 from anabranch.reading.c_stream import CStream
 from anabranch.reading.cursor import StreamCursor, StreamDelivery
 from anabranch.reading.pacing import Pacing

@@ -20,9 +20,10 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.position import Position
+from anabranch.model.time_kind import TimeKind
 from anabranch.notifications.kinds import END_OF_DATA, GROUP_PASSED, READERS, SCALED, SEGMENTS, TRUNCATED
 from anabranch.notifications.subscription import Handler
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.remote.group_reader import RemoteGroupReader
 from anabranch.remote.owner import Owner
 from anabranch.remote.subscription import RemoteSubscription, listen

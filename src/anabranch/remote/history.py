@@ -13,7 +13,8 @@ from anabranch.model.columns import ADDED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.history.files import HistoryFiles
 from anabranch.reading.history.ranges import SegmentPartRange

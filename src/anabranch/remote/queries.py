@@ -9,7 +9,8 @@ from anabranch import limits
 from anabranch.deployments.results import open_results
 from anabranch.model.cut import HEAD
 from anabranch.model.rate import Rate
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.remote.reader import RemoteReader
 from anabranch.remote.verbs import RemoteNoun
 from anabranch.wire.verbs import VERBS

@@ -23,10 +23,11 @@ from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import SegmentId
 from anabranch.model.names import StreamName
 from anabranch.model.rate import Rate
+from anabranch.model.time_kind import TimeKind, time_kind
 from anabranch.model.times import to_micros
 from anabranch.reading.arrow_export import to_pandas, to_polars
 from anabranch.reading.async_bridge import AsyncBridge
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.reading.c_stream import CStream
 from anabranch.reading.pacing import Pacing
 from anabranch.remote.connection import Connection
@@ -76,8 +77,7 @@ class RemoteReader(Displayed):
             raise InvalidArgument("a reader that follows the stream can't have an end: omit one of them")
         if batch_rows < 1:
             raise InvalidArgument(f"expected at least one row per batch, got {batch_rows}")
-        if by not in ("append", "event"):
-            raise InvalidArgument(f"expected by='append' or by='event', got '{by}'")
+        time_kind(by)
         self._connection = connection
         self._runtime = runtime
         self._on_close = on_close

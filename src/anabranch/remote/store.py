@@ -18,7 +18,8 @@ from anabranch.model.cut import HEAD
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
 from anabranch.model.rate import Rate
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.reading.history.cache import RangeCache
 from anabranch.remote.address import BrokerAddress
 from anabranch.remote.byte_streams import RemoteByteStreams

@@ -15,7 +15,8 @@ from anabranch.log.segment_reader import SegmentReader
 from anabranch.log.tail import Tail
 from anabranch.log.time_index import append_time, cut_at, newest_event
 from anabranch.log.view import load
-from anabranch.reading.bounds import Place, TimeKind, parse_place, place_text, to_cut
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place, parse_place, place_text, to_cut
 from anabranch.reading.history.ranges import SegmentPartRange
 from anabranch.store.addresses import POSTGRES
 from anabranch.streams.ephemeral.keep_alive import Held

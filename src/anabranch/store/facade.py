@@ -56,8 +56,9 @@ from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamView
+from anabranch.model.time_kind import TimeKind
 from anabranch.modules.api import Modules
-from anabranch.reading.bounds import Place, TimeKind, fetch
+from anabranch.reading.bounds import Place, fetch
 from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.latest import LatestEvents
 from anabranch.reading.reader import Reader

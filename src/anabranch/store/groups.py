@@ -22,9 +22,10 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.group_name import group_name, group_stream, is_group_stream
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.time_kind import TimeKind
 from anabranch.notifications.group_events import Listen
 from anabranch.notifications.kinds import changes_of_group_update
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.shared_state.revisioned_stream import RevisionedStream
 from anabranch.shared_state.synchronizer import StateSynchronizer
 from anabranch.store.parts import StoreContext

@@ -13,8 +13,9 @@ from anabranch.model.columns import ADDED
 from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.time_kind import TimeKind
 from anabranch.reading.arrow_export import to_pandas, to_polars
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.reading.history.files import HistoryFiles
 from anabranch.reading.history.prefetch import Prefetch
 from anabranch.reading.history.ranges import SegmentPartRange, range_schema

@@ -13,8 +13,9 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.columns import ADDED
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
+from anabranch.model.time_kind import TimeKind
 from anabranch.reading.arrow_export import to_pandas, to_polars
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.reading.c_stream import CStream
 from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.history.files import HistoryFiles

@@ -13,7 +13,8 @@ from anabranch.log.view import load
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamView
-from anabranch.reading.bounds import Place, TimeKind, to_cut
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place, to_cut
 from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.history.files import HistoryFiles, files_between
 from anabranch.reading.history.ranges import SegmentPartRange, ranges_between, read_range

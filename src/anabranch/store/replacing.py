@@ -24,12 +24,13 @@ from anabranch.model.names import StreamName
 from anabranch.model.replaced import Replaced
 from anabranch.model.stream import StreamInfo
 from anabranch.model.stream_range import StreamRange
+from anabranch.model.time_kind import time_kind
 from anabranch.model.times import to_micros
 from anabranch.runtime.ids import token
 from anabranch.streams.algebra.cuts import CountMisplaced, Cut
 from anabranch.streams.algebra.replace import reject_replacement
 from anabranch.streams.algebra.replacement import RewriteNeeded, replace_at_once
-from anabranch.streams.arguments import StreamKey, request_label, stream_key, time_kind, time_range
+from anabranch.streams.arguments import StreamKey, request_label, stream_key, time_range
 from anabranch.streams.change import Changes
 from anabranch.streams.companions.api import Companions
 from anabranch.streams.ephemeral.api import Ephemeral

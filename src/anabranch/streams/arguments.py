@@ -96,13 +96,6 @@ def time_range(between: Any, rules: TimeRules) -> tuple[Micros, Micros]:
     return low, high
 
 
-def time_kind(by: str) -> str:
-    """Which times are meant, `append` or `event`. Raises InvalidArgument for anything else."""
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"expected by='append' or by='event', got '{by}'")
-    return by
-
-
 def arguments_text(**arguments: Any) -> str:
     """The arguments of a request as text, so that reuse of the id with other arguments is detected."""
     return "".join(f" {name}={_as_text(value)}" for name, value in arguments.items() if value)

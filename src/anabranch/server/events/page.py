@@ -11,7 +11,8 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamInfo
-from anabranch.reading.bounds import TimeKind, cut_behind
+from anabranch.model.time_kind import TimeKind, time_kind
+from anabranch.reading.bounds import cut_behind
 from anabranch.reading.reader import Reader
 from anabranch.store.facade import Store
 
@@ -38,9 +39,7 @@ def place(text: str) -> int | str:
 
 def time_kind_of(by: str | None) -> TimeKind:
     """Which times places are. Raises InvalidArgument."""
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"expected by=append or by=event, got '{by}'")
-    return "event" if by == "event" else "append"
+    return time_kind(by, form="by={}")
 
 
 def rate_of(events_per_s: float | str | None, bytes_per_s: float | str | None) -> Rate | None:

@@ -15,7 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
-from anabranch.reading.bounds import TimeKind, cut_behind
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import cut_behind
 from anabranch.reading.reader import Reader
 from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, shown_batch
 from anabranch.server.events.page import EventPage, Range, open_range, rate_of, read_page, time_kind_of

@@ -14,7 +14,8 @@ from anabranch.model.cut import TAIL, StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamInfo
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.reading.reader import Reader
 from anabranch.server.tail.paced import PacedParts
 from anabranch.server.tail.shared import SharedTail, TailBatch, TailEnded, TailPassed

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError, InvalidArgument, PipelineFailed
 from anabranch.model.pointer import EventPointer
+from anabranch.model.time_kind import time_kind
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import PIPELINE_FAILED, PIPELINE_STARTED
 from anabranch.spark.explain import explain
@@ -264,8 +265,7 @@ def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
 def _restart(
     places: Place | Sequence[Place] | None, by: str, replace: bool, only: Collection[str] | None = None
 ) -> Restart | None:
-    if by not in ("append", "event"):
-        raise InvalidArgument(f"by is 'append' or 'event', not '{by}'")
+    time_kind(by)
     if places is None:
         if replace:
             raise InvalidArgument(

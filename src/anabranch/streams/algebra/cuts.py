@@ -17,9 +17,10 @@ from anabranch.model.pointer import EventPointer
 from anabranch.model.segment_range import Distance, RangesBetween
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
+from anabranch.model.time_kind import time_kind
 from anabranch.model.times import to_micros
 from anabranch.model.warn import warn_caller
-from anabranch.streams.arguments import StreamKey, stream_key, time_kind
+from anabranch.streams.arguments import StreamKey, stream_key
 from anabranch.streams.change import Changes
 from anabranch.streams.directory.find import need_view, range_cuts, range_stream
 

@@ -17,7 +17,8 @@ from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.arguments import StreamKey, request_label, stream_key, time_kind, time_range
+from anabranch.model.time_kind import time_kind
+from anabranch.streams.arguments import StreamKey, request_label, stream_key, time_range
 from anabranch.streams.requests import check_request, run_once
 from anabranch.transfer.filters.event_filter import EventFilter
 from anabranch.transfer.jobs.archive_jobs import ArchiveJobs

@@ -17,7 +17,8 @@ from anabranch.groups.load import Distribution, Unread
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.position import Position
-from anabranch.reading.bounds import Place, TimeKind
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.store.facade import Store
 from anabranch.wire.verbs.needs import Arguments, Need, Needs, Operation
 from anabranch.wire.verbs.verb import StoreVerb

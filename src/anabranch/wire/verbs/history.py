@@ -9,7 +9,8 @@ from anabranch import limits
 from anabranch.model.cut import HEAD, TAIL, StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamInfo
-from anabranch.reading.bounds import Place, TimeKind, to_cut
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place, to_cut
 from anabranch.reading.history.ranges import SegmentPartRange
 from anabranch.store.facade import Store
 from anabranch.wire.verbs.needs import stream
