@@ -13,9 +13,19 @@ from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.ranges import time_kind
+from anabranch.cli.statement_options import (
+    DropResultsOption,
+    FileArgument,
+    ParamOption,
+    ReplaceOption,
+    StartByOption,
+    StartFromOption,
+    confirm_replace,
+    parse_starts,
+    read_statements,
+)
 from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
-from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.spark.pipelines.record import PipelineRow
@@ -32,18 +42,6 @@ _Name = Annotated[
 _Flush = Annotated[
     bool,
     typer.Option("--flush", help="With --once: at the end close the windows that are open; later events are late."),
-]
-_Start = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--from", metavar="PLACE", help="Start over from here: head, tail, a time, -15m, or a cut (one per source)."
-    ),
-]
-_Param = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param", metavar="NAME=VALUE", help="A parameter that the file declares; may be given several times."
-    ),
 ]
 _Seconds = Annotated[float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after so many seconds.")]
 _EventsMax = Annotated[
@@ -75,10 +73,7 @@ _Form = Annotated[
 def _translated(file: Path, dialect: str) -> str:
     from anabranch.query.dialects.translate import translate
 
-    try:
-        return translate(file.read_text(), dialect, "pipeline")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InvalidArgument(f"the statements can't be read: {exc}") from exc
+    return translate(read_statements(file), dialect, "pipeline")
 
 
 _STOPPING = "stopping after the micro-batch in progress; a second signal ends it at once"
@@ -86,15 +81,15 @@ _STOPPING = "stopping after the micro-batch in progress; a second signal ends it
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")],
+    file: FileArgument,
     name: _Name = None,
     dialect: DialectOption = None,
     once: Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")] = False,
     flush: _Flush = False,
-    param: _Param = None,
-    start: _Start = None,
-    by: Annotated[str, typer.Option("--by", metavar="append|event", help="The kind of time of --from.")] = "append",
-    replace: Annotated[bool, typer.Option("--replace", help="With --from: drop the earlier results.")] = False,
+    param: ParamOption = None,
+    start: StartFromOption = None,
+    by: StartByOption = "append",
+    replace: ReplaceOption = False,
     seconds: _Seconds = None,
     events_max: _EventsMax = None,
     checkpoints: _Checkpoints = None,
@@ -135,21 +130,18 @@ def run(
     with open_store(store) as opened:
         from anabranch.cli.interrupts import interrupts
         from anabranch.cli.render import choose, render
-        from anabranch.cli.stream_places import parse_place
         from anabranch.spark.pipelines.run import run as start_pipeline
         from anabranch.spark.pipelines.screen import watch
 
         kind = choose(form, as_json=as_json and collect)
-        if replace and start:
-            confirm(f"Drop the earlier results of pipeline '{name or file.stem}'?", yes=yes)
-        now = opened.runtime.clock.now()
+        confirm_replace("pipeline", name or file.stem, start, replace=replace, yes=yes)
         pipeline = start_pipeline(
             opened,
             file if dialect is None else _translated(file, dialect),
             name=name or file.stem,
             once=once,
             flush=flush,
-            start_from=[parse_place(text, now=now) for text in start] if start else None,
+            start_from=parse_starts(opened, start),
             by=times,
             replace=replace,
             events_max=events_max,
@@ -237,13 +229,10 @@ def stop(
         print_note(f"pipeline '{name}' is {row.state_at(now)}")
 
 
-_DropResults = Annotated[bool, typer.Option("--drop-results", help="Delete its result streams too, if it made them.")]
-
-
 @app.command()
 def reset(
     name: NameArgument,
-    drop_results: _DropResults = False,
+    drop_results: DropResultsOption = False,
     yes: YesOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -270,7 +259,7 @@ def reset(
 @app.command()
 def delete(
     name: NameArgument,
-    drop_results: _DropResults = False,
+    drop_results: DropResultsOption = False,
     yes: YesOption = False,
     store: StoreOption = None,
 ) -> None:

@@ -1,0 +1,26 @@
+"""`anabranch queries`: SQL over streams that is deployed, and run by hosts. A file for a verb, or for a few of a kind."""
+
+from __future__ import annotations
+
+from anabranch.cli.options import new_app
+from anabranch.cli.queries.deploy import deploy, rollback
+from anabranch.cli.queries.lifecycle import delete, start, stop
+from anabranch.cli.queries.listing import list_queries, show, versions
+from anabranch.cli.queries.logs import logs
+from anabranch.cli.queries.results import results, state
+from anabranch.cli.queries.serve import serve
+from anabranch.cli.queries.top import top
+from anabranch.cli.queries.upgrade import upgrade
+from anabranch.cli.queries.validate import validate
+
+app = new_app(
+    "Deploy pipelines as queries that hosts keep running. (`query` asks once; `pipeline run` runs in this terminal.)"
+)
+
+# In the order of the help.
+app.command()(serve)
+app.command()(deploy)
+app.command()(upgrade)
+app.command("list")(list_queries)
+for verb in (show, top, start, stop, logs, results, state, versions, rollback, delete, validate):
+    app.command()(verb)

@@ -1,0 +1,13 @@
+"""The arguments of several verbs of `anabranch queries`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The query's name.")]
+ResultArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[RESULT]", help="Of several: the name of the stream, or 1, 2 …", show_default=False),
+]

@@ -1,0 +1,115 @@
+"""Deploys a query, and returns to an older version of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli.confirm import YesOption
+from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.queries.arguments import NameArgument
+from anabranch.cli.queries.info import print_change
+from anabranch.cli.ranges import time_kind
+from anabranch.cli.statement_options import (
+    FileArgument,
+    ParamOption,
+    ReplaceOption,
+    StartByOption,
+    StartFromOption,
+    confirm_replace,
+    parse_starts,
+    read_statements,
+)
+from anabranch.core.pairs import parse_pairs
+from anabranch.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from anabranch.store import Store
+
+
+def deploy(
+    name: NameArgument,
+    file: FileArgument,
+    param: ParamOption = None,
+    trigger: Annotated[
+        str, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; 0s: as fast as it can.")
+    ] = "1s",
+    start: Annotated[bool, typer.Option("--start/--no-start", help="Whether it is to run.")] = True,
+    start_from: StartFromOption = None,
+    by: StartByOption = "append",
+    replace: ReplaceOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Deploy a file of CREATE STREAM statements as a query, or as a new version of it. A host runs it within seconds.
+
+    A changed file becomes a new version; `rollback` returns to an older one. If the statements mean the same as before,
+    it goes on where it was. Otherwise --from says where the new version begins, without earlier state; its results
+    follow the earlier ones, or with --replace take their place.
+
+    Examples:
+
+      anabranch queries deploy means means.sql
+      anabranch queries deploy means means.sql --param size='1 minute' --from -1d --replace --yes
+    """
+    with open_store(store) as opened:
+        text, parameters = read_statements(file), parse_pairs(param, "a parameter")
+        _check(opened, name, text, parameters, restarts=start_from is not None)
+        confirm_replace("query", name, start_from, replace=replace, yes=yes)
+        info = opened.queries.deploy(
+            name,
+            text,
+            parameters=parameters,
+            trigger=trigger,
+            start_from=parse_starts(opened, start_from),
+            by=time_kind(by),
+            replace_results=replace,
+            start=start,
+        )
+    print_change(info, as_json)
+
+
+def rollback(
+    name: NameArgument,
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", help="Default: the one before.", show_default=False)
+    ] = None,
+    start_from: StartFromOption = None,
+    by: StartByOption = "append",
+    replace: ReplaceOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Return to an older version of a query. --from is needed as for `deploy`.
+
+    Examples:
+
+      anabranch queries rollback means
+      anabranch queries rollback means 3 --from head --replace --yes
+    """
+    with open_store(store) as opened:
+        confirm_replace("query", name, start_from, replace=replace, yes=yes)
+        info = opened.queries.rollback(
+            name, version, start_from=parse_starts(opened, start_from), by=time_kind(by), replace_results=replace
+        )
+    print_change(info, as_json)
+
+
+def _check(store: Store, name: str, text: str, parameters: Mapping[str, str], *, restarts: bool) -> None:
+    """Refuse at once what a host would refuse without asking Spark, where the extra for that is installed."""
+    from anabranch.remote.address import is_broker
+
+    try:
+        from anabranch.spark.pipelines.plan import plan
+    except MissingExtra:
+        return
+    from anabranch.spark.pipelines import record
+
+    outputs = [step.output for step in plan(text, parameters)]
+    row = None if is_broker(store.url) else record.get(store.catalog, name)
+    if row is not None and row.prepared and not restarts:
+        record.refuse_changed(row, outputs)

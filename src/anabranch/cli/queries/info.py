@@ -1,0 +1,37 @@
+"""How a query is shown: as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from anabranch.cli.output import iso_time, print_json, print_note
+
+if TYPE_CHECKING:
+    from anabranch.deployments.info import QueryInfo
+
+
+def print_change(info: QueryInfo, as_json: bool) -> None:
+    if as_json:
+        print_json(info_to_json(info))
+    else:
+        print_note(f"query '{info.name}': version {info.version} is {state_text(info)}")
+
+
+def state_text(info: QueryInfo) -> str:
+    if info.wanted == "deleted":
+        return "being deleted"
+    if info.state == "waiting":
+        return "waiting for a host" if info.host is None else "waiting to be started again"
+    return info.state
+
+
+def info_to_json(info: QueryInfo) -> dict[str, Any]:
+    times = {name: iso_time(getattr(info, name)) for name in ("created_at", "changed_at", "retry_at")}
+    return asdict(info) | times
+
+
+def progress_to_json(progress: Mapping[str, Any]) -> dict[str, Any]:
+    watermark = iso_time(progress.get("watermark_us"))
+    return {name: value for name, value in progress.items() if name != "watermark_us"} | {"watermark": watermark}

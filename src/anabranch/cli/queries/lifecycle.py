@@ -1,0 +1,67 @@
+"""Starts, stops and deletes queries."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.output import print_note
+from anabranch.cli.queries.arguments import NameArgument
+from anabranch.cli.queries.info import print_change
+from anabranch.cli.statement_options import DropResultsOption
+
+
+def start(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+    """Have a query run that was stopped or has failed, from where it was.
+
+    Example:
+
+      anabranch queries start means
+    """
+    with open_store(store) as opened:
+        info = opened.queries.start(name)
+    print_change(info, as_json)
+
+
+def stop(
+    name: NameArgument,
+    now: Annotated[
+        bool, typer.Option("--now", help="Don't wait for the micro-batch in progress; the next run repeats it.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Have a query stop after the micro-batch in progress. What it published stays.
+
+    Examples:
+
+      anabranch queries stop means
+      anabranch queries stop means --now
+    """
+    with open_store(store) as opened:
+        info = opened.queries.stop(name, now=now)
+    print_change(info, as_json)
+
+
+def delete(
+    name: NameArgument,
+    drop_results: DropResultsOption = False,
+    yes: YesOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Delete a query with its versions, its checkpoints, its log and the streams of its late events. Its results stay,
+    unless --drop-results is given. If it ever ran, a host does this; until then it is listed.
+
+    Example:
+
+      anabranch queries delete means
+    """
+    with open_store(store) as opened:
+        results = opened.queries.get(name).results if drop_results else ()
+        confirm(f"Delete query '{name}'{' with ' * bool(results)}{', '.join(results)}?", yes=yes)
+        opened.queries.delete(name, drop_results=drop_results)
+        left = any(info.name == name for info in opened.queries.list())
+    print_note(f"query '{name}' {'is being deleted by its host' if left else 'is deleted'}")

@@ -1,0 +1,73 @@
+"""Runs the deployed queries of a store until a signal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import StoreOption, open_store, store_path
+from anabranch.cli.output import print_note
+from anabranch.core.pairs import parse_pairs
+from anabranch.core.redact import shown_address
+
+
+def serve(
+    driver_per_query: Annotated[
+        bool, typer.Option("--driver-per-query", help="A Spark session for each query, instead of one for all.")
+    ] = False,
+    spares: Annotated[
+        int, typer.Option("--spares", metavar="N", min=0, help="Drivers that are started and warmed ahead.")
+    ] = 1,
+    lease: Annotated[
+        str,
+        typer.Option(
+            "--lease", metavar="DURATION", help="After this time another host takes the queries of a dead one."
+        ),
+    ] = "10s",
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Run the deployed queries of a store until Ctrl-C.
+
+    A host takes the queries that no other host has, runs them in a driver (a process with a Spark session), and
+    restarts what fails. Several hosts may serve one store: when one is killed, another takes its queries after the time
+    of --lease. SIGTERM and Ctrl-C let the micro-batches in progress finish and give the queries back at once.
+
+    Examples:
+
+      anabranch queries serve
+      anabranch queries serve --driver-per-query --conf spark.driver.memory=2g
+    """
+    from anabranch.model.amounts import to_duration
+
+    with open_store(store) as opened:
+        from anabranch.cli.interrupts import interrupts
+        from anabranch.spark.queries.host import QueryHost
+        from anabranch.spark.session.java import ensure_java
+
+        ensure_java()
+        host = QueryHost(
+            opened,
+            driver_per_query=driver_per_query,
+            spares=spares,
+            conf=parse_pairs(conf, "a setting"),
+            lease_us=to_duration(lease),
+        )
+        _log_to_stderr()
+        print_note(f"serving the queries of {shown_address(store_path(store))}; Ctrl-C ends it")
+        with interrupts("stopping after the micro-batches in progress; a second signal ends it at once") as interrupted:
+            host.run(interrupted.is_set)
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("anabranch")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)

@@ -1,0 +1,60 @@
+"""Shows live figures of the queries."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.output import print_columns, print_json
+from anabranch.cli.queries.info import progress_to_json
+
+if TYPE_CHECKING:
+    from anabranch.deployments.info import QueryInfo
+
+
+def top(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="These queries; default: all.", show_default=False)
+    ] = None,
+    operators: Annotated[
+        bool, typer.Option("--operators", help="A row for each stateful operator, instead of for each statement.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, and end. So it does without a terminal.")] = False,
+    interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="Time between two looks.")] = "1s",
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Show how the deployed queries do, until Ctrl-C: rates, lag, watermark, state, late events and micro-batches.
+
+    LAG counts the events that are still to be read, and BEHIND is the age of the oldest. LATE counts events of this run
+    that came too late for their windows.
+
+    Examples:
+
+      anabranch queries top
+      anabranch queries top means --operators --once
+      anabranch queries top --json | jq '.[] | select(.lag_s > 60) | .query'
+    """
+    from anabranch.cli.queries import top_table
+    from anabranch.model.amounts import to_duration
+
+    interval_s = to_duration(interval) / 1e6
+    header = top_table.OPERATORS_HEADER if operators else top_table.HEADER
+    rows_of = top_table.operator_rows if operators else top_table.rows
+    with open_store(store) as opened:
+
+        def look() -> list[QueryInfo]:
+            return [opened.queries.get(name) for name in names] if names else list(opened.queries.list())
+
+        if as_json:
+            print_json([{"query": info.name, **progress_to_json(each)} for info in look() for each in info.progress])
+        elif once or not sys.stdout.isatty():
+            print_columns(header, list(rows_of(look())))
+        else:
+            from anabranch.cli.interrupts import interrupts
+
+            with interrupts() as interrupted:
+                top_table.watch(lambda: (header, list(rows_of(look()))), interrupted.wait, interval_s)

@@ -1,0 +1,109 @@
+"""Upgrades a query to a changed file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.output import print_columns, print_json
+from anabranch.cli.queries.arguments import NameArgument
+from anabranch.cli.queries.info import print_change
+from anabranch.cli.ranges import time_kind
+from anabranch.cli.statement_options import FileArgument, ParamOption, parse_starts, read_statements
+from anabranch.core.pairs import parse_pairs
+
+if TYPE_CHECKING:
+    from anabranch.catalog.state.query_question import UpgradePlan
+    from anabranch.store import Store
+
+
+def upgrade(
+    name: NameArgument,
+    file: FileArgument,
+    param: ParamOption = None,
+    trigger: Annotated[
+        str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: as it is.")
+    ] = None,
+    plan_only: Annotated[bool, typer.Option("--plan", help="Say what it would do, and do nothing.")] = False,
+    restart_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--restart-from",
+            metavar="PLACE",
+            help="Where statements begin that lose their state: head, tail, a time, -15m, or a cut (one per source).",
+        ),
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="append|event", help="The kind of time of --restart-from.")
+    ] = "append",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With --restart-from: drop the earlier results of those statements.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Deploy a changed file as a new version, and keep the state of every statement whose change allows it.
+
+    --plan says for each statement whether it keeps its state, restarts or is refused, and why. What restarts needs
+    --restart-from. Without --param the parameters stay as they are.
+
+    Examples:
+
+      anabranch queries upgrade means means.sql --plan
+      anabranch queries upgrade means means.sql --restart-from -1d --replace --yes
+    """
+    with open_store(store) as opened:
+        text, parameters = read_statements(file), parse_pairs(param, "a parameter") if param else None
+        found = _plan(opened, name, text, parameters)
+        if plan_only:
+            _print_plan(found, as_json)
+            return
+        from anabranch.deployments.upgrades import check_upgrade
+
+        check_upgrade(found, places=bool(restart_from))
+        if replace and restart_from:
+            confirm(f"Drop the earlier results in {', '.join(found.restarts) or 'no stream'}?", yes=yes)
+        info = opened.queries.upgrade(
+            name,
+            text,
+            parameters=parameters,
+            trigger=trigger,
+            restart_from=parse_starts(opened, restart_from),
+            by=time_kind(by),
+            replace_results=replace,
+        )
+    print_change(info, as_json)
+
+
+def _plan(store: Store, name: str, text: str, parameters: Mapping[str, str] | None) -> UpgradePlan:
+    """What an upgrade would do; through a broker, a host says it."""
+    from anabranch.remote.address import is_broker
+
+    if is_broker(store.url):
+        return store.queries.plan(name, text, parameters=parameters)
+    from anabranch.spark.pipelines import record
+    from anabranch.spark.pipelines.plan import plan
+    from anabranch.spark.queries.upgrade import plan_upgrade
+
+    versions = store.queries.versions(name)
+    if parameters is None:
+        current = store.queries.get(name).version
+        parameters = next(each.parameters for each in versions if each.number == current)
+    return plan_upgrade(record.get(store.catalog, name), versions, plan(text, parameters))
+
+
+def _print_plan(found: UpgradePlan, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print_json(asdict(found))
+        return
+    print_columns(
+        ("RESULT", "LINE", "VERDICT", "REASON"),
+        [(each.target, each.line, each.verdict, each.reason) for each in found.statements],
+    )

@@ -1,0 +1,45 @@
+"""Checks statements with Spark, without running them."""
+
+from __future__ import annotations
+
+from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.output import print_columns, print_json, print_note
+from anabranch.cli.statement_options import FileArgument, ParamOption, read_statements
+from anabranch.core.pairs import parse_pairs
+
+
+def validate(
+    file: FileArgument, param: ParamOption = None, as_json: JsonOption = False, store: StoreOption = None
+) -> None:
+    """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints what
+    it reads, the columns of its results, and its parameters. Through a broker, a host does it.
+
+    Example:
+
+      anabranch queries validate means.sql --param size='1 minute'
+    """
+    from dataclasses import asdict
+
+    from anabranch.remote.address import is_broker
+
+    with open_store(store) as opened:
+        text, parameters = read_statements(file), parse_pairs(param, "a parameter")
+        if is_broker(opened.url):
+            found = opened.queries.validate(text, parameters=parameters)
+        else:
+            from anabranch.spark.queries.validate import validate as check
+
+            found = check(opened, text, parameters=parameters)
+    if as_json:
+        print_json(asdict(found))
+        return
+    for each in found.parameters:
+        print_note(f"parameter {each.name}: {each.type}{'' if each.default is None else f', default {each.default!r}'}")
+    print_columns(
+        ("RESULT", "COLUMN", "TYPE", "READS"),
+        [
+            (each.target, column, kind, "" if number else ", ".join((*each.sources, *each.tables)))
+            for each in found.statements
+            for number, (column, kind) in enumerate(each.columns.items())
+        ],
+    )
