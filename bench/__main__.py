@@ -33,6 +33,7 @@ from bench import (
     one_event,
     producers,
     put_latency,
+    queries_shed,
     queries_sketches,
     queries_state,
     queries_windows,
@@ -87,6 +88,7 @@ FIGURES: dict[str, Benchmark] = {
         serve_delay,
         near_data,
         queries_windows,
+        queries_shed,
         queries_sketches,
         queries_state,
     )

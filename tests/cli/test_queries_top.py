@@ -26,6 +26,7 @@ PROGRESS = {
     "lag": 4321,
     "lag_s": 2.5,
     "run_late": 3,
+    "run_shed": 40,
     "written": 80,
     "watermark_us": 1_767_225_600_000_000,
     "state_rows": 17,
@@ -60,9 +61,9 @@ def test_each_statement_and_each_operator_has_a_row(store: ab.Store) -> None:
     first, means, new = line("queries", "top").out.splitlines()
     assert first.split("  ")[0] == "QUERY"
     assert " ".join(means.split()) == (
-        "means running out/means 1,234 4,321 2.5 s 2026-01-01T00:00:00Z 17 2.0 kB 3 7 1,500 ms"
+        "means running out/means 1,234 4,321 2.5 s 2026-01-01T00:00:00Z 17 2.0 kB 3 40 7 1,500 ms"
     )
-    assert new.split() == ["new", "waiting", *"-" * 10]
+    assert new.split() == ["new", "waiting", *"-" * 11]
     _, save = line("queries", "top", "means", "--operators", "--once").out.splitlines()
     assert " ".join(save.split()) == "means out/means stateStoreSave 17 2.0 kB 5 12 ms 3"
     (found,) = line("queries", "top", "--json").json
@@ -79,6 +80,7 @@ def test_the_metrics_of_a_query_are_those_of_its_last_report(store: ab.Store) ->
     assert found["anabranch_pipeline_watermark_seconds", *statement] == 1_767_225_600
     assert found["anabranch_pipeline_batch_seconds", *statement] == 1.5
     assert found["anabranch_pipeline_late_events", *statement] == 3
+    assert found["anabranch_pipeline_shed_events", *statement] == 40
     assert found["anabranch_pipeline_state_rows", *statement, "1 stateStoreSave"] == 17
     assert found["anabranch_pipeline_dropped_rows", *statement, "1 stateStoreSave"] == 3
     assert sum(value for (metric, *_), value in found.items() if metric == "anabranch_query_state") == 2

@@ -60,7 +60,7 @@ def _excess(load: float, rate: Rate, unit: str) -> float:
 def kept_rows(count: int, stride: int, seed: int, *, some: bool) -> Rows:
     """The rows of an append that are kept: each with the chance 1 in `stride`, by a hash of the seed and its number, so a
     repeated append keeps the same ones. What a larger stride keeps, a smaller one keeps too. `some`: at least one."""
-    mixed = _mixed(np.arange(count, dtype=np.uint64) + np.uint64(seed & 0xFFFF_FFFF_FFFF_FFFF))
+    mixed = mixed_bits(np.arange(count, dtype=np.uint64) + np.uint64(seed & 0xFFFF_FFFF_FFFF_FFFF))
     kept = np.flatnonzero(mixed <= np.uint64(0xFFFF_FFFF_FFFF_FFFF // stride))
     return kept if kept.size or not some else np.array([mixed.argmin()], np.intp)
 
@@ -76,7 +76,7 @@ def stride_of(count: int, kept: int, seed: int) -> int:
     return 0
 
 
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mixed_bits(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The finalizer of SplitMix64, which spreads neighbouring numbers over all 64 bits."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -30,6 +30,7 @@ _OF_STATEMENT: Final = {
     "anabranch_pipeline_read_events_per_second": ("rows_per_s", 1, "The rate of reading over some seconds."),
     "anabranch_pipeline_written_events": ("written", 1, "Events in its result stream."),
     "anabranch_pipeline_late_events": ("run_late", 1, "Events that came too late for their windows, in the last run."),
+    "anabranch_pipeline_shed_events": ("run_shed", 1, "Events that were left out to shed load, in the last run."),
     "anabranch_pipeline_batch_seconds": ("batch_ms", 1e3, "How long its last micro-batch took."),
 }
 """The names of these values in the progress of a statement, and what they are divided by."""

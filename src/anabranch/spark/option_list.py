@@ -123,6 +123,20 @@ OPTIONS: Final = (
         internal=True,
     ),
     SparkOption(
+        "shed",
+        "read",
+        "none",
+        "`lag > 10 s`, `rate > 50000` or `never`: when only a part of the events is read, with their keep rate in `_shed_rate`",
+        internal=True,
+    ),
+    SparkOption(
+        "shedDraw",
+        "read",
+        "`false`",
+        "`true`: read all events, with the number in `_shed_draw` by which the query itself keeps them",
+        internal=True,
+    ),
+    SparkOption(
         "create", "write", "`false`", "`true`: create a missing stream and scope, with the DataFrame's columns"
     ),
     SparkOption("key", "write", "none", "the column for the routing key of a stream that is created"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, cast, get_args
 
 from anabranch.core.redact import shown_address
+from anabranch.core.shed_rule import ShedRule
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
@@ -25,7 +26,7 @@ __all__ = ["ReadOptions", "WriteOptions"]
 
 _OF_BROKERS: Final = ("tokenFile", "ca", "access", "nativePath")
 _OF_NATIVE_PATHS: Final = ("blobs", "history", "encryptionKeys")
-_NOT_OF_BROKERS: Final = ("markers", "late", "pipelineRun", "batch", "outputs")
+_NOT_OF_BROKERS: Final = ("markers", "shed", "shedDraw", "late", "pipelineRun", "batch", "outputs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class ReadOptions:
     ranges: tuple[int, tuple[tuple[int, int, int], ...]] | None
     lossy: bool
     markers: str | None
+    shed: ShedRule | None
+    shed_draw: bool
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -66,6 +69,8 @@ class ReadOptions:
             ranges=parsed.ranges(),
             lossy=parsed.choice("failOnDataLoss", ("true", "false")) == "false",
             markers=parsed.text("markers"),
+            shed=None if (rule := parsed.text("shed")) is None else ShedRule.parse(rule),
+            shed_draw=parsed.choice("shedDraw", ("false", "true")) == "true",
         )
 
 

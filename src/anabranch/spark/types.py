@@ -18,10 +18,14 @@ from anabranch.model.columns import TIME_TYPE
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["ADDED", "conformed", "spark_columns", "spark_schema", "stored_columns"]
+__all__ = ["ADDED", "SHED_DRAW", "SHED_RATE", "conformed", "spark_columns", "spark_schema", "stored_columns"]
 
 # Columns that the store adds to every row it returns: `SegmentId.packed`, the event's offset, and its append time.
 ADDED: Final = (pa.field("_segment", pa.int64()), pa.field("_offset", pa.int64()), pa.field("_appended", TIME_TYPE))
+
+# Columns that a source which sheds load adds too: the batch's keep rate, and the number by which an event is kept.
+SHED_RATE: Final = pa.field("_shed_rate", pa.float64())
+SHED_DRAW: Final = pa.field("_shed_draw", pa.float64())
 
 _WIDER: Final = {
     pa.uint8(): pa.int16(),

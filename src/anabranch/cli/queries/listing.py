@@ -63,13 +63,26 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
         put_line(f"  {label:<8} {value}")
     put_line()
     print_columns(
-        ("RESULT", "BATCH", "READ", "LAG", "BEHIND", "ROWS/S", "WRITTEN", "LATE", "STATE ROWS", "TOOK", "WATERMARK"),
+        (
+            "RESULT",
+            "BATCH",
+            "READ",
+            "LAG",
+            "BEHIND",
+            "ROWS/S",
+            "WRITTEN",
+            "LATE",
+            "SHED",
+            "STATE ROWS",
+            "TOOK",
+            "WATERMARK",
+        ),
         [
             (
                 *(each.get(field, 0) for field in ("target", "batch", "read", "lag")),
                 f"{each.get('lag_s', 0):.1f} s",
                 round(each.get("rows_per_s", 0)),
-                *(each.get(field, 0) for field in ("written", "late", "state_rows")),
+                *(each.get(field, 0) for field in ("written", "late", "run_shed", "state_rows")),
                 f"{each.get('batch_ms', 0):,} ms",
                 iso_time(each.get("watermark_us")),
             )

@@ -29,6 +29,7 @@ HEADER: Final = (
     "STATE ROWS",
     "STATE SIZE",
     "LATE",
+    "SHED",
     "BATCH",
     "TOOK",
 )
@@ -52,6 +53,7 @@ def rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
                 each.get("state_rows", 0),
                 size_text(each.get("state_bytes", 0)),
                 each.get("run_late", 0),
+                each.get("run_shed", 0),
                 each.get("batch", -1),
                 f"{each.get('batch_ms', 0):,} ms",
             )

@@ -206,6 +206,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "written": {"type": "integer"},
             "late": {"type": "integer", "description": "Kept in the stream of late events."},
             "run_late": {"type": "integer", "description": "Late in this run, or dropped as late."},
+            "run_shed": {"type": "integer", "description": "Left out in this run to shed load."},
             "state_rows": {"type": "integer"},
             "state_bytes": {"type": "integer"},
             "batch_ms": {"type": "integer", "description": "How long the last micro-batch took."},

@@ -18,6 +18,7 @@ from anabranch.spark.pipelines.backlog_age import BacklogAge
 from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.shed_rows import ShedRows
 from anabranch.spark.session.java_watch import JVM_GONE_ERRORS
 from anabranch.store import Store
 
@@ -46,7 +47,7 @@ class QueryProgress:
 
     `run_read` and `run_late` count events of this run alone. If late events are not kept (`keeps_late`), `run_late` is
     the number of rows that Spark reports as dropped. Spark counts these after partial aggregation within each
-    partition, so it is a lower bound.
+    partition, so it is a lower bound. `run_shed` counts the events of this run that were left out to shed load.
     """
 
     target: str
@@ -67,6 +68,7 @@ class QueryProgress:
     operators: Sequence[Mapping[str, Any]] = ()
     run_read: int = 0
     run_late: int = 0
+    run_shed: int = 0
     keeps_late: bool = False
     late_stream: str | None = None
     reached: Mapping[str, str] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class QueryMeter:
         self._backlog = BacklogAge()
         self._counted_to = -1  # the last batch whose dropped rows are counted
         self._dropped: dict[int, int] = {}  # rows, by the number of the operator
+        self._shed = None if step.statement.options.shed is None else ShedRows(store)
         self._last = QueryProgress(step.target, "waiting", reached=self._reached_text())
 
     @property
@@ -121,13 +124,14 @@ class QueryMeter:
             self._run_read += self._read_since(before)
             operators = self._operators(query, spark_progress)
             self._run_late = sum(self._dropped.values()) if self._late is None else self._run_late + self._late_since()
+            run_shed = 0 if self._shed is None else self._shed.measure(query, spark_progress)
             read, lag = self._distances()
             written, late = self._length(self._target), 0 if self._late is None else self._length(self._late)
         except JVM_GONE_ERRORS:
             return self._last
         except AnabranchError:  # a stream was truncated or deleted meanwhile; the query itself will fail
             read, lag, written, late = self._last.read, self._last.lag, self._last.written, self._last.late
-            operators = self._last.operators
+            operators, run_shed = self._last.operators, self._last.run_shed
         self._last = QueryProgress(
             target=self._last.target,
             state=state,
@@ -151,6 +155,7 @@ class QueryMeter:
             operators=operators,
             run_read=self._run_read,
             run_late=self._run_late,
+            run_shed=run_shed,
             keeps_late=self._late is not None,
             late_stream=self._late_stream,
             reached=self._reached_text(),

@@ -25,6 +25,7 @@ from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.record import id_text
+from anabranch.spark.pipelines.shed_frame import refuse_unestimated, shed_frame, shed_options
 from anabranch.spark.pipelines.side_outputs import outputs_sql
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.versions import VALID_FROM, VALID_UNTIL, with_versions
@@ -88,12 +89,14 @@ def analyze(
         except NotFound as exc:
             raise InvalidSql(str(exc), line=statement.line) from exc
         limit = None if name in step.internal else events_max
-        options = {"end": (ends or {}).get(str(name)), "markers": markers.get(name)}
+        options = {"end": (ends or {}).get(str(name)), "markers": markers.get(name), **shed_options(statement)}
         given = {option: text for option, text in options.items() if text is not None}
         frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several, given=given)
         if info.schema.time is not None:
             frame = frame.withWatermark(info.schema.time, f"{step.delays_us[name] // 1000} milliseconds")
             frame = frame.where(is_event())
+        if statement.options.shed is not None:
+            frame = shed_frame(frame, statement)
         frame.createOrReplaceTempView(view)
     tables = _make_tables(spark, store, statement)
     try:
@@ -103,6 +106,8 @@ def analyze(
         _check_streaming(spark, frame, statement.options.mode)
     except PySparkException as exc:
         raise _invalid(exc, statement) from exc
+    if statement.options.shed is not None:
+        refuse_unestimated(frame, statement)
     if not frame.isStreaming:
         raise InvalidSql("the query's result is not a stream", line=statement.query_line)
     # `SELECT *` includes the columns that the store adds, which are meaningless in another stream.

@@ -162,9 +162,10 @@ def line_of(each: QueryProgress) -> str:
     """One statement as a line of text."""
     if each.batch < 0:
         return f"{each.target}: {each.state}, lag {each.lag:,}"
+    shed = f", shed {each.run_shed:,}" if each.run_shed else ""
     return (
         f"{each.target}: {each.state}, {each.rows_per_s:,.0f} events/s, read {each.read:,}, lag {each.lag:,}, "
-        f"written {each.written:,}, late {each.late:,}, watermark {clock_text(each.watermark_us)}, "
+        f"written {each.written:,}, late {each.late:,}{shed}, watermark {clock_text(each.watermark_us)}, "
         f"state {each.state_rows:,} rows ({size_text(each.state_bytes)}), batch {each.batch} in {each.batch_ms:,} ms"
     )
 
@@ -192,6 +193,7 @@ _COLUMNS: Final = (
     _TableColumn("lag", lambda each: f"{each.lag:,}"),
     _TableColumn("written", lambda each: f"{each.written:,}"),
     _TableColumn("late", lambda each: f"{each.late:,}"),
+    _TableColumn("shed", lambda each: f"{each.run_shed:,}" if each.run_shed else "-", only_wide=True),
     _TableColumn("watermark", lambda each: clock_text(each.watermark_us)),
     _TableColumn("in state", lambda each: f"{each.state_rows:,}" if each.state_rows else "-"),
     _TableColumn("state size", lambda each: size_text(each.state_bytes) if each.state_bytes else "-", only_wide=True),

@@ -21,6 +21,7 @@ from anabranch.errors import InvalidName, InvalidSql
 from anabranch.errors.optional import optional
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.bloom_filters import with_bloom_filters
+from anabranch.spark.pipelines.estimated import Replacement, estimates
 from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
 from anabranch.spark.pipelines.side_outputs import SIDE_OUTPUTS_MAX, SideOutput
 from anabranch.spark.pipelines.statement import (
@@ -175,13 +176,16 @@ class _StatementParser:
         windows = self._windows(begin)
         if not sources:
             self._fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
+        estimated = () if options.shed is None else estimates(self._text, self._tokens, begin)
+        if estimated and len(relations) != 1:
+            self._fail("a statement with shed reads one stream: join its results in a second one", at=begin)
         windowed = windowed_query(self._text, self._tokens, begin, relations, self._values, windows, _interval_us)
         if windowed is not None and sides:
             self._fail("a statement with such windows has no side outputs: let a second one divide its results", at=0)
         return Statement(
             target=target,
             options=options,
-            query=self._rewrite(begin, relations),
+            query=self._rewrite(begin, relations, estimated),
             sources=MappingProxyType(sources),
             tables=MappingProxyType(tables),
             windows=windows,
@@ -429,13 +433,14 @@ class _StatementParser:
             return ""
         return f" AS `{name.name}`"
 
-    def _rewrite(self, begin: int, relations: Sequence[Relation]) -> str:
+    def _rewrite(self, begin: int, relations: Sequence[Relation], estimated: Sequence[Replacement]) -> str:
         """The query's original text with the replacements applied; comments and line breaks are kept."""
         parts: list[str] = []
         position = self._tokens[begin].start
-        for each in relations:
-            parts += [self._text[position : self._tokens[each.first].start], each.text]
-            position = self._tokens[each.last].end + 1
+        named = [(each.first, each.last, each.text) for each in relations]
+        for first, last, text in sorted([*named, *estimated]):
+            parts += [self._text[position : self._tokens[first].start], text]
+            position = self._tokens[first].start if last < first else self._tokens[last].end + 1
         parts.append(self._text[position : self._tokens[-1].end + 1])
         return "".join(parts)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from anabranch.errors import InvalidSql
+from anabranch.core.shed_rule import ShedRule
+from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.model.amounts import UNITS_US
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.side_outputs import SideOutput
@@ -17,7 +18,9 @@ from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 __all__ = ["OPTIONS", "VERSIONS_VIEW", "Statement", "StatementOptions", "parse_interval_us", "to_options"]
 
-OPTIONS: Final = frozenset({"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late"})
+OPTIONS: Final = frozenset(
+    {"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late", "shed", "shed_priority"}
+)
 
 VERSIONS_VIEW: Final = "versions"  # a part of the names of views of `VERSIONS scope.name`
 _T = TypeVar("_T")
@@ -42,7 +45,8 @@ class StatementOptions:
     statement; a source without new events for `idle_us` no longer holds it back; `trigger_us` is the minimum time between batches (0: as soon as there is something to do). `start` is where
     a first run begins in the sources (`head`, `tail`, or a time). `mode` is Spark's output mode. `segments` is the
     number of segments of a result stream that is created. `late`: whether events that come too late for their window
-    are kept in the stream of late events.
+    are kept in the stream of late events. `shed`: when a part of the events is left out and results are estimates;
+    `shed_priority` is SQL for the chance with which an event is kept at least.
     """
 
     key: str | None = None
@@ -54,6 +58,8 @@ class StatementOptions:
     mode: str = "append"
     segments: int | None = None
     late: bool = True
+    shed: ShedRule | None = None
+    shed_priority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,14 @@ def to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
     def text_of(name: str) -> str | None:
         return given[name][0] if name in given else None
 
+    shed = None
+    if (rule := text_of("shed")) is not None:
+        try:
+            shed = ShedRule.parse(rule)
+        except InvalidArgument as exc:
+            raise InvalidSql(f"shed = {exc}", line=given["shed"][1]) from exc
+    if shed is None and "shed_priority" in given:
+        raise InvalidSql("shed_priority goes with shed = 'lag > 10 s'", line=given["shed_priority"][1])
     segments = text_of("segments")
     if segments is not None and not (segments.isdecimal() and int(segments) > 0):
         raise InvalidSql(f"segments = '{segments}': expected a number from 1", line=given["segments"][1])
@@ -196,4 +210,6 @@ def to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
         mode=one_of("mode", _choice(*_MODES), "append"),
         segments=None if segments is None else int(segments),
         late=one_of("late", _FLAGS, True),
+        shed=shed,
+        shed_priority=text_of("shed_priority"),
     )

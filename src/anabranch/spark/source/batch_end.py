@@ -41,6 +41,11 @@ class BatchLimits:
     events: int | None = None
     bytes: int | None = None
 
+    def scaled(self, factor: float) -> BatchLimits:
+        """These limits times a factor."""
+        events, size = (None if each is None else int(each * factor) for each in (self.events, self.bytes))
+        return BatchLimits(events, size)
+
 
 class AppendTimes(Protocol):
     """The append times and event times of the events of a view."""

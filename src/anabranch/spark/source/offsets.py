@@ -42,17 +42,23 @@ class Marker:
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
     """A cut of a stream, and `origin`, the cut where the query's first batch began, the same in all its offsets.
-    `marker` is the last marker up to here, None if there was none."""
+    `marker` is the last marker up to here, None if there was none. `keep_rate` is that of the batch that ends at the cut
+    (see `anabranch.core.shed_rule`)."""
 
     stream: StreamName
     origin: StreamCut
     cut: StreamCut
     marker: Marker | None = None
+    keep_rate: float = 1.0
 
     def to_json(self) -> dict[str, str]:
         """The value that the checkpoint keeps."""
         fields = {"stream": str(self.stream), "origin": str(self.origin), "cut": str(self.cut)}
-        return fields if self.marker is None else {**fields, "marker": str(self.marker)}
+        if self.marker is not None:
+            fields["marker"] = str(self.marker)
+        if self.keep_rate != 1:
+            fields["keepRate"] = repr(self.keep_rate)
+        return fields
 
     @classmethod
     def from_json(cls, value: Mapping[str, str]) -> SourceOffset:
@@ -60,13 +66,14 @@ class SourceOffset:
         try:
             stream = StreamName.parse(value["stream"])
             marker = Marker.parse(value["marker"]) if "marker" in value else None
-            return cls(stream, StreamCut.parse(value["origin"]), StreamCut.parse(value["cut"]), marker)
+            origin, cut = StreamCut.parse(value["origin"]), StreamCut.parse(value["cut"])
+            return cls(stream, origin, cut, marker, float(value.get("keepRate", "1")))
         except (KeyError, ValueError, TypeError, AttributeError) as exc:
             raise InvalidArgument(f"the checkpoint has no position in a stream: {value}") from exc
 
-    def at(self, cut: StreamCut) -> SourceOffset:
-        """The offset of the same query at another cut."""
-        return replace(self, cut=cut)
+    def at(self, cut: StreamCut, keep_rate: float = 1.0) -> SourceOffset:
+        """The offset of the same query at another cut, at the end of a batch with this keep rate."""
+        return replace(self, cut=cut, keep_rate=keep_rate)
 
     def marked(self, marker: Marker) -> SourceOffset:
         """The same cut, after a marker."""

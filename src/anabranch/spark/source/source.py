@@ -39,11 +39,12 @@ from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_bat
 from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
-from anabranch.spark.source.ranges import read_ranges
+from anabranch.spark.source.ranges import read_ranges, with_shed_columns
 from anabranch.spark.source.reads import StreamReads, WaitedTail, reads_of
 from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, split_into_tasks
+from anabranch.spark.source.shedding import batch_load
 from anabranch.spark.stores import open_store
-from anabranch.spark.types import ADDED, spark_columns, spark_schema
+from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_columns, spark_schema
 from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store
 
@@ -61,17 +62,20 @@ def schema(options: Mapping[str, str]) -> StructType:
     reads = reads_of(open_store(asked.store))
     reads.freshen(asked.stream)
     stored = reads.view(asked.stream_id or asked.stream).info.schema
-    return spark_schema(pa.schema([*spark_columns(columns_to_read(stored, asked.columns)), *ADDED]))
+    columns = spark_columns(columns_to_read(stored, asked.columns))
+    return spark_schema(pa.schema([*columns, *ADDED, *_shed_columns(asked)]))
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """The reader for `spark.read`: reads what is between start and end when the query is planned."""
-    return BatchReader(_asked(options), _names(schema), _types(schema))
+    asked = _asked(options)
+    return BatchReader(asked, _names(schema, asked), _types(schema))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """The reader for `spark.readStream`."""
-    return StreamReader(_asked(options), _names(schema), _types(schema))
+    asked = _asked(options)
+    return StreamReader(asked, _names(schema, asked), _types(schema))
 
 
 def _asked(options: Mapping[str, str]) -> ReadOptions:
@@ -79,11 +83,17 @@ def _asked(options: Mapping[str, str]) -> ReadOptions:
     return replace(asked, store=path_taken(asked.store))
 
 
-def _names(schema: StructType) -> tuple[str, ...]:
-    """The stored columns of `schema`. Raises InvalidArgument if it does not end with the columns that the store adds,
+def _shed_columns(asked: ReadOptions) -> tuple[pa.Field, ...]:
+    if asked.shed is None:
+        return ()
+    return (SHED_RATE, SHED_DRAW) if asked.shed_draw else (SHED_RATE,)
+
+
+def _names(schema: StructType, asked: ReadOptions) -> tuple[str, ...]:
+    """The stored columns of `schema`. Raises InvalidArgument if it does not end with the columns that the source adds,
     as in a schema that the user wrote."""
     names = schema.fieldNames()
-    added = [field.name for field in ADDED]
+    added = [field.name for field in (*ADDED, *_shed_columns(asked))]
     if names[-len(added) :] != added:
         raise InvalidArgument("the schema is the stream's: leave out .schema(…) and use option 'columns'")
     return tuple(names[: -len(added)])
@@ -98,12 +108,13 @@ def _between(view: StreamView, start: StreamCut, end: StreamCut) -> Iterator[Sca
 
 
 class RangePartition(InputPartition):
-    """The ranges that one task reads."""
+    """The ranges that one task reads, and the part of their events that is kept."""
 
-    def __init__(self, stream: StreamId, ranges: tuple[ScanRange, ...]) -> None:
+    def __init__(self, stream: StreamId, ranges: tuple[ScanRange, ...], keep_rate: float) -> None:
         super().__init__(None)
         self.stream = stream
         self.ranges = ranges
+        self.keep_rate = keep_rate
 
 
 class MarkerPartition(InputPartition):
@@ -166,21 +177,28 @@ class _SparkSource:
         assert self._complete is not None, "it was asked for ahead of the view"
         return raised_to_head(view, self._complete)
 
-    def _deal(self, view: StreamView, ranges: Iterable[ScanRange]) -> list[RangePartition]:
+    def _deal(self, view: StreamView, ranges: Iterable[ScanRange], keep_rate: float = 1.0) -> list[RangePartition]:
         wanted = only_keys(view, ranges, self._options.keys)
-        return [RangePartition(view.info.id, share) for share in split_into_tasks(wanted, tasks=_TASKS)]
+        return [RangePartition(view.info.id, share, keep_rate) for share in split_into_tasks(wanted, tasks=_TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the events of its ranges, or a marker."""
         if isinstance(partition, MarkerPartition):
             with self._access.explained():
-                yield marker_row(self._open(), partition.stream, self._names, partition.time_us)
+                row = marker_row(self._open(), partition.stream, self._names, partition.time_us)
+                yield from self._with_shed_columns(iter([row]), 1.0)
         if isinstance(partition, RangePartition):  # if there is none, Spark passes an empty partition of its own
             options = self._options
             with self._access.explained():
-                yield from read_ranges(
+                found = read_ranges(
                     self._reads(), partition.stream, partition.ranges, self._names, options.keys, lossy=options.lossy
                 )
+                yield from self._with_shed_columns(found, partition.keep_rate)
+
+    def _with_shed_columns(self, batches: Iterator[pa.RecordBatch], keep_rate: float) -> Iterator[pa.RecordBatch]:
+        if self._options.shed is None:
+            return batches
+        return with_shed_columns(batches, keep_rate, draw=self._options.shed_draw)
 
 
 class BatchReader(_SparkSource, DataSourceReader):
@@ -241,10 +259,10 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         """
         offset = SourceOffset.from_json(start)
         wait = self._idle and not self._available_now
-        end = self._next(offset, limit, wait_s=self._options.poll_s if wait else 0.0)
+        end, keep_rate = self._next(offset, limit, wait_s=self._options.poll_s if wait else 0.0)
         self._idle = end == offset.cut
         if not self._idle:
-            return offset.at(end).to_json()
+            return offset.at(end, keep_rate).to_json()
         marker = None if self._markers is None else self._markers.due(self._open(), offset)
         if marker is None:
             return start
@@ -263,7 +281,8 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         before = SourceOffset.from_json(start)
         view = self._view(until.cut.stream)
         begin = self._readable(view, until.start_of_batch(before))
-        dealt: list[InputPartition] = [*self._deal(view, _between(view, begin, self._readable(view, until.cut)))]
+        between = _between(view, begin, self._readable(view, until.cut))
+        dealt: list[InputPartition] = [*self._deal(view, between, until.keep_rate)]
         if until.marker is not None and until.marker != before.marker:
             dealt.append(MarkerPartition(view.info.id, until.marker.time_us))
         return dealt
@@ -274,24 +293,33 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
     def stop(self) -> None:
         """Does nothing: the reader holds no resources that must be released."""
 
-    def _next(self, offset: SourceOffset, limit: ReadLimit, *, wait_s: float) -> StreamCut:
+    def _next(self, offset: SourceOffset, limit: ReadLimit, *, wait_s: float) -> tuple[StreamCut, float]:
+        """The end of the batch after `offset`, and its keep rate."""
         tail = self._tail = self._tail or self._reads().tail()
         clock = self._open().runtime.clock
         deadline = clock.monotonic() + wait_s
         view = self._view(offset.cut.stream)
         while True:
             seen = tail.generation()
-            end = self._end_of_batch(view, offset.cut, limit)
+            end, keep_rate = self._end_of_batch(view, offset.cut, limit)
             left = deadline - clock.monotonic()
             if end != offset.cut or left <= 0:
-                return end
+                return end, keep_rate
             tail.wait(seen, left)
             view = self._view(offset.cut.stream)
 
-    def _end_of_batch(self, view: StreamView, start: StreamCut, limit: ReadLimit) -> StreamCut:
+    def _end_of_batch(self, view: StreamView, start: StreamCut, limit: ReadLimit) -> tuple[StreamCut, float]:
         start = cuts.check_cut(view, self._readable(view, start))
         times = StoreTimes(self._reads(), view)
-        return end_of_batch(view, start, self._limits(limit), times, stop=self._stop(view))
+        limits, stop, rule = self._limits(limit), self._stop(view), self._options.shed
+        end = end_of_batch(view, start, limits, times, stop=stop)
+        if rule is None or end == start:
+            return end, 1.0
+        keep_rate = rule.keep_rate(batch_load(rule, view, start, end, times, now=self._open().runtime.clock.now()))
+        if keep_rate < 1 and limits != BatchLimits():
+            # Limits are for what is kept, so that shedding makes a batch reach further.
+            end = end_of_batch(view, start, limits.scaled(1 / keep_rate), times, stop=stop)
+        return end, keep_rate
 
     def _readable(self, view: StreamView, cut: StreamCut) -> StreamCut:
         """The cut; or, if `failOnDataLoss` is false and the cut was truncated, the furthest of the cut and the head."""

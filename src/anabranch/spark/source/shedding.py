@@ -1,0 +1,31 @@
+"""How loaded a query is, by which its source sheds events of the next batch."""
+
+from __future__ import annotations
+
+from anabranch.core import cuts
+from anabranch.core.shed_rule import ShedRule
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import Micros
+from anabranch.model.stream import StreamView
+from anabranch.spark.source.batch_end import AppendTimes
+
+__all__ = ["batch_load"]
+
+_SPAN_US_MIN = 1_000_000
+
+
+def batch_load(
+    rule: ShedRule, view: StreamView, start: StreamCut, end: StreamCut, times: AppendTimes, *, now: int
+) -> float:
+    """What the rule limits, for the batch from `start` to `end`, which holds an event: the seconds since the first of its
+    events was appended, or the events per second appended from its first to its last, over at least a second, of which all
+    events count."""
+    ranges = list(cuts.ranges(view, start, end))
+    first = min(times.of(segment, low) for segment, low, _ in ranges)
+    if rule.by == "lag":
+        return max(0, now - first) / 1e6
+    # A batch may be a part of what was appended at once.
+    second = times.cut_at(Micros(first + _SPAN_US_MIN))
+    ranges = list(cuts.ranges(view, start, cuts.union(view, end, second)))
+    last = max(times.of(segment, high - 1) for segment, _, high in ranges)
+    return sum(high - low for _, low, high in ranges) / (max(last - first, _SPAN_US_MIN) / 1e6)
