@@ -50,7 +50,7 @@ def test_the_page_on_sketches_can_be_followed(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_the_page_on_checks_can_be_followed(tmp_path: Path) -> None:
-    assert follow(DOCS / "how-to" / "checks.md", tmp_path) == 4
+    assert follow(DOCS / "how-to" / "checks.md", tmp_path) == 7
 
 
 @pytest.mark.slow

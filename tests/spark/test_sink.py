@@ -315,3 +315,14 @@ def test_rows_that_break_a_check_fail_the_job_and_nothing_is_written(spark: Spar
     save(events(spark, 10, 5), store)
     assert numbers(store, "s/out") == list(range(10, 15))
     assert_clean(store)
+
+
+def test_what_breaks_a_check_with_a_stream_of_violations_goes_there_once(spark: SparkSession, store: ab.Store) -> None:
+    store.streams.add_check("s/out", "small", "n < 15", violations="s/large")
+    for _ in range(2):  # as Spark repeats a batch whose commit it has not noted
+        save(events(spark, 10, 8), store, queryId="q", batch="0")
+    assert numbers(store, "s/out") == list(range(10, 15))
+    assert numbers(store, "s/large") == [15, 16, 17]
+    with store.reader("s/large") as reader:
+        assert {event.body["_check"] for event in reader} == {"small"}
+    assert_clean(store)

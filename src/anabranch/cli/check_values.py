@@ -24,6 +24,14 @@ def check(
     add: Annotated[
         list[str] | None, typer.Option("--add", metavar="TEXT", help="Add or replace one: 'name: condition'.")
     ] = None,
+    violations: Annotated[
+        str | None,
+        typer.Option(
+            "--violations",
+            metavar="STREAM",
+            help="With --add: events that break it go to this stream, which is created, instead of being refused.",
+        ),
+    ] = None,
     remove: Annotated[list[str] | None, typer.Option("--remove", metavar="NAME", help="Remove one.")] = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -33,24 +41,37 @@ def check(
     An event for which one is false is refused, whichever way it comes; null passes, as in SQL. Earlier events are not
     looked at.
 
+    With --violations, what `anabranch write`, transactions and Spark write is divided in one transaction: events that break
+    the check go to that stream, with its name in the column `_check`. Other writers' events are refused.
+
     Examples:
 
       anabranch stream check iot/sensors --add "range: celsius BETWEEN -90 AND 60" --add "unit: unit IN ('C', 'F')"
+      anabranch stream check iot/sensors --add "range: celsius > -90" --violations iot/rejected
       anabranch stream check iot/sensors --remove range
     """
     added = parse_checks(add)
+    if violations is not None and not added:
+        raise InvalidArgument("--violations goes with --add: it says where events go that break the added check")
     with open_catalog(store) as names:
         for name in remove or ():
             names.streams.remove_check(stream, name)
         for name, condition in added.items():
-            names.streams.add_check(stream, name, condition)
+            names.streams.add_check(stream, name, condition, violations=violations)
         info = names.streams.get(stream)
     if as_json:
         print_json({"name": str(info.name), "checks": {each.name: each.condition for each in info.schema.checks}})
     elif not info.schema.checks:
         print_note(f"'{info.name}' has no checks")
     else:
-        print_columns(("CHECK", "CONDITION"), [(each.name, each.condition) for each in info.schema.checks])
+        diverts = info.schema.diverts
+        print_columns(
+            ("CHECK", "CONDITION", *(["VIOLATIONS"] if diverts else [])),
+            [
+                (each.name, each.condition, *([each.violations or "refused"] if diverts else []))
+                for each in info.schema.checks
+            ],
+        )
 
 
 def parse_checks(texts: Sequence[str] | None) -> dict[str, str]:

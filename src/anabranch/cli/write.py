@@ -126,9 +126,13 @@ def _report(stream: str, written: Written, *, as_json: bool) -> None:
     rows, rejects, seconds, tail = written
     if as_json:
         result = {"stream": stream, "events": rows.durable, "rejected": rejects.count, "created": rows.created}
-        print_json({**result, "added": rows.added, "seconds": round(seconds, 3), "tail": tail})
+        print_json(
+            {**result, "added": rows.added, "diverted": rows.diverted, "seconds": round(seconds, 3), "tail": tail}
+        )
         return
     remark = ", which is new" if rows.created else f", with new columns: {', '.join(rows.added)}" if rows.added else ""
+    if rows.diverted:
+        remark += f", of which {rows.diverted:,} went to streams of violations"
     bad = ""
     if rejects.count:
         where = f"; see {rejects.path}" if rejects.path is not None else ""

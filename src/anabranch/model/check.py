@@ -14,7 +14,7 @@ from anabranch.errors import CorruptCatalog, InvalidArgument
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["StreamCheck", "checks_in", "checks_of", "with_checks"]
+__all__ = ["StreamCheck", "checks_in", "checks_of", "merged", "with_checks"]
 
 METADATA_KEY: Final = b"anabranch:checks"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
@@ -23,10 +23,12 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 @dataclass(frozen=True, slots=True)
 class StreamCheck:
     """An event is refused if `condition` is false for it; as in SQL, null passes. The condition is in the language of
-    `anabranch.core.check_condition`."""
+    `anabranch.core.check_condition`. With `violations`, the name of a stream, such events go there instead, where the way
+    of writing can do both at once (`anabranch.writing.diverting`)."""
 
     name: str
     condition: str
+    violations: str | None = None
 
 
 def checks_of(given: Mapping[str, str]) -> tuple[StreamCheck, ...]:
@@ -47,11 +49,20 @@ def checks_of(given: Mapping[str, str]) -> tuple[StreamCheck, ...]:
     return tuple(StreamCheck(name, given[name].strip()) for name in sorted(given))
 
 
+def merged(checks: tuple[StreamCheck, ...], added: StreamCheck) -> tuple[StreamCheck, ...]:
+    """The checks with one that replaces that of its name, in order of the names. Raises InvalidArgument for too many."""
+    by_name = {**{each.name: each for each in checks}, added.name: added}
+    checks_of({name: each.condition for name, each in by_name.items()})
+    return tuple(by_name[name] for name in sorted(by_name))
+
+
 def with_checks(columns: pa.Schema, checks: tuple[StreamCheck, ...]) -> pa.Schema:
-    """The columns with the checks in the schema's metadata: a JSON list of pairs of name and condition."""
+    """The columns with the checks in the schema's metadata: a JSON list of name, condition and, if there is
+    one, the stream of violations."""
     if not checks:
         return columns
-    text = json.dumps([[each.name, each.condition] for each in checks])
+    parts = ((each.name, each.condition, each.violations) for each in checks)
+    text = json.dumps([[part for part in each if part is not None] for each in parts])
     return columns.with_metadata({METADATA_KEY: text.encode()})
 
 
@@ -61,6 +72,9 @@ def checks_in(columns: pa.Schema) -> tuple[StreamCheck, ...]:
     if text is None:
         return ()
     try:
-        return checks_of({str(name): condition for name, condition in json.loads(text)})
+        found = {str(name): (condition, *violations) for name, condition, *violations in json.loads(text)}
+        streams = {name: str(more[0]) for name, (_, *more) in found.items() if more}
+        checks = checks_of({name: condition for name, (condition, *_) in found.items()})
+        return tuple(StreamCheck(each.name, each.condition, streams.get(each.name)) for each in checks)
     except (ValueError, TypeError) as exc:  # InvalidArgument is a ValueError
         raise CorruptCatalog(f"the checks of a stream can't be read: {exc}") from exc

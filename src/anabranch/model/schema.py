@@ -62,6 +62,16 @@ class StreamSchema:
             _ = self.columns
         return self._checks
 
+    @property
+    def diverts(self) -> bool:
+        """True if a check sends events to another stream."""
+        return any(each.violations is not None for each in self.checks)
+
+    @property
+    def refusing(self) -> StreamSchema:
+        """This schema with those of its checks that refuse events, instead of sending them to another stream."""
+        return self.with_checks(tuple(each for each in self.checks if each.violations is None))
+
     def with_checks(self, checks: tuple[StreamCheck, ...]) -> StreamSchema:
         """This schema with these checks instead of its own, which the caller has examined."""
         return StreamSchema(

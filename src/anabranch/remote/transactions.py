@@ -307,6 +307,9 @@ class _BatchSender:
         if number is not None:
             self._number = number
 
+    def make_room(self, size: int) -> None:
+        """See `Staging.make_room`: the broker sees to it."""
+
     def finish(self) -> tuple[()]:
         """The broker has all that was written."""
         return ()

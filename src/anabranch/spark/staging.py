@@ -5,9 +5,9 @@ broker, each writes into a transaction of its own and flushes it; the driver com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
@@ -18,11 +18,20 @@ from anabranch.errors import AnabranchError
 from anabranch.model.ids import Micros, StreamId
 from anabranch.spark.pipelines.side_outputs import split
 from anabranch.spark.stores import StorePlaces, open_store
-from anabranch.store.engine_api import HeldLease, NumberedUnit, Publication, StagedBatch
+from anabranch.store.engine_api import (
+    HeldLease,
+    NumberedUnit,
+    Publication,
+    StagedBatch,
+    Stager,
+    divided_batch,
+    violating_rows,
+)
 
 if TYPE_CHECKING:
     from anabranch.remote.store import RemoteStore
     from anabranch.remote.transactions import RemoteTransaction
+    from anabranch.store import Store
 
 __all__ = ["BrokerStaging", "Guard", "JobStaging", "OwnStaging", "StagedPartition"]
 
@@ -32,12 +41,13 @@ Guard = Callable[[Writing, Micros], None]
 @dataclass(frozen=True, slots=True)
 class StagedPartition:
     """What one task has staged: batches under a lease, or a flushed transaction; neither if there was nothing. `sides`
-    are the batches of each side output."""
+    are the batches of each side output, `violations` those of each stream of violations."""
 
     batches: tuple[StagedBatch, ...] = ()
     lease: Lease | None = None
     transaction: str | None = None
     sides: tuple[tuple[StagedBatch, ...], ...] = ()
+    violations: Mapping[StreamId, tuple[StagedBatch, ...]] = field(default_factory=dict)
 
 
 class JobStaging(Protocol):
@@ -70,6 +80,34 @@ class JobStaging(Protocol):
         ...
 
 
+class ViolationStagers:
+    """Stages what a task writes, and what breaks checks to their streams of violations."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self._store = store
+        self._lease = lease
+        self._stagers: dict[str, tuple[StreamId, Stager]] = {}
+
+    def write(self, stager: Stager, rows: pa.RecordBatch) -> None:
+        """Stage the rows by `stager`, or, where its stream's checks say so, elsewhere. Raises as `Stager.write`."""
+        if not stager.schema.diverts:
+            stager.write(rows)
+            return
+        settings = self._store.runtime.settings
+        own, others = divided_batch(rows, stager.schema, settings)
+        stager.write(own)
+        for name, violating in others.items():
+            if name not in self._stagers:
+                ident = self._store.streams.get(name).id
+                self._stagers[name] = ident, self._store.stager(ident, lease=self._lease)
+            side = self._stagers[name][1]
+            side.write(violating_rows(violating, side.schema, name, settings))
+
+    def finish(self) -> dict[StreamId, tuple[StagedBatch, ...]]:
+        """What went to streams of violations."""
+        return {ident: stager.finish() for ident, stager in self._stagers.values()}
+
+
 class OwnStaging:
     """Into the blobs of a store that the tasks can open. One lease, which the tasks renew, protects what is staged. After
     a crash it expires, within `limits.JOB_LEASE_US` at the latest."""
@@ -94,15 +132,16 @@ class OwnStaging:
         assert self._lease is not None, "a writer enters its lease before it goes to tasks"
         hold = self.hold(self._lease)
         store, lease = open_store(self._places), self._lease
+        violations = ViolationStagers(store, lease)
         stagers = [store.stager(each, lease=lease) for each in (self._stream, *self._sides)]
         for batch in batches:
             parts = split(batch, len(self._sides)) if self._sides else (batch,)
             for stager, part in zip(stagers, parts, strict=True):
                 if part.num_rows:
-                    stager.write(part)
+                    violations.write(stager, part)
             hold.renew()
         staged, *sides = [stager.finish() for stager in stagers]
-        return StagedPartition(staged, hold.lease, sides=tuple(sides))
+        return StagedPartition(staged, hold.lease, sides=tuple(sides), violations=violations.finish())
 
     def publish(
         self,
@@ -119,6 +158,8 @@ class OwnStaging:
         for number, stream in enumerate(self._sides):
             batches = tuple(batch for each in partitions for batch in each.sides[number])
             own += [Publication(stream, batches)] if batches else []
+        for stream in sorted({stream for each in partitions for stream in each.violations}):
+            own += [Publication(stream, tuple(b for each in partitions for b in each.violations.get(stream, ())))]
         if own or others:
             open_store(self._places).publish([*own, *others], request=unit, guard=guard)
 

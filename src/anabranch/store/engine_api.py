@@ -25,7 +25,8 @@ from anabranch.streams.retention.policy import Retention
 from anabranch.transfer.jobs.deduplicate_remote import DigestTask, packed
 from anabranch.transfer.jobs.remote_tasks import Bundle, carry
 from anabranch.watermarks.watermarks import newest_event_time
-from anabranch.writing.staging import StagedBatch
+from anabranch.writing.diverting import divided_batch, violating_rows
+from anabranch.writing.staging import StagedBatch, Stager
 
 __all__ = [
     "APPENDED",
@@ -45,12 +46,14 @@ __all__ = [
     "SegmentRows",
     "Selection",
     "StagedBatch",
+    "Stager",
     "Tail",
     "TimeKind",
     "append_time",
     "appended_of",
     "carry",
     "cut_at",
+    "divided_batch",
     "last_published",
     "load",
     "newest_event",
@@ -61,4 +64,5 @@ __all__ = [
     "place_text",
     "read_footer",
     "to_cut",
+    "violating_rows",
 ]

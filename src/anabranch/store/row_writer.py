@@ -20,6 +20,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.streams.change import Changes
 from anabranch.streams.lifecycle.first_write import FirstWrite
 from anabranch.streams.manager import Streams
+from anabranch.transactions.transaction import Transaction
 from anabranch.writing.acknowledgement import BatchAck
 from anabranch.writing.invalid_rows import InvalidRow, ValidRows, separate
 from anabranch.writing.writer import Writer
@@ -44,6 +45,10 @@ class WritableStore(Protocol):
         """Open a writer to a stream."""
         ...
 
+    def transaction(self) -> Transaction:
+        """Begin a transaction."""
+        ...
+
 
 class RowWriter:
     """Writes to one stream. A context manager.
@@ -52,7 +57,10 @@ class RowWriter:
     durable, the stream that was created is deleted again, with the scope that was created for it; columns that were
     added stay.
 
-    `durable` counts the events that are durable. `present` is the schema of the stream; None if it is to be created.
+    Where a check of the stream sends events to another one, all events between two flushes are one transaction, in which those
+    that break it go there.
+
+    `durable` counts the events that are durable, `diverted` those of them that went to another stream. `present` is the schema of the stream; None if it is to be created.
     """
 
     def __init__(
@@ -68,7 +76,7 @@ class RowWriter:
         found = None if store is None else store.streams.find(name)
         self._store = store
         self.present: StreamSchema | None = None if found is None else found.schema
-        self.durable = 0
+        self.durable = self.diverted = 0
         self.added: list[str] = []
         self._name = name
         self._settings = settings
@@ -78,6 +86,7 @@ class RowWriter:
         self._first: FirstWrite | None = None
         self._writer: Writer | None = None
         self._acks: deque[tuple[BatchAck, int]] = deque()
+        self._transaction: Transaction | None = None
         self._held: list[pa.Table] = []
         self._held_bytes = 0
 
@@ -96,7 +105,7 @@ class RowWriter:
                 pass
             else:
                 return
-        for part in separate(rows, schema, self._settings):
+        for part in separate(rows, schema.refusing, self._settings):
             if isinstance(part, ValidRows):
                 self._accept(part.rows, schema)
             else:
@@ -104,11 +113,11 @@ class RowWriter:
 
     def hold(self, rows: pa.Table, schema: StreamSchema, reject: Reject) -> None:
         """The same for rows that `write_held` writes. Raises TooLarge if all of them are more than an atomic batch."""
-        for part in separate(rows, schema, self._settings):
+        for part in separate(rows, schema.refusing, self._settings):
             if isinstance(part, InvalidRow):
                 reject(part)
                 continue
-            self._held.append(to_stored_table(part.rows, schema, self._settings.times))
+            self._held.append(to_stored_table(part.rows, schema.refusing, self._settings.times))
             self._held_bytes += self._held[-1].nbytes
             if self._held_bytes > limits.BATCH_BYTES_MAX:
                 raise TooLarge("an atomic batch", self._held_bytes, limits.BATCH_BYTES_MAX)
@@ -117,12 +126,17 @@ class RowWriter:
         """Writes the rows that were held, as one atomic unit."""
         if self._held:
             rows = pa.concat_tables(self._held, promote_options="default")  # earlier ones may lack columns
+            if schema.diverts:
+                self._accept(rows, schema)
+                self._commit()
+                return
             self.open(schema).write_batch(rows, atomic=True).result()
             self.durable = rows.num_rows
 
     def flush(self) -> None:
         """Returns once all rows are durable. Raises the first refusal."""
         try:
+            self._commit()
             if self._writer is not None:
                 self._writer.flush()
         finally:
@@ -159,8 +173,27 @@ class RowWriter:
         return schema is self._schema
 
     def _accept(self, rows: pa.Table, schema: StreamSchema) -> None:
+        if schema.diverts:
+            if not self._fits(schema):
+                self.open(schema)
+            if self._transaction is None:
+                assert self._store is not None, "a stream with checks is in a store"
+                self._transaction = self._store.transaction()
+            self._transaction.writer(self._name).write_batch(rows)
+            return
         writer = self._writer if self._writer is not None and self._fits(schema) else self.open(schema)
         self._acks.append((writer.write_batch(rows), rows.num_rows))
+
+    def _commit(self) -> None:
+        """Commit what was written since the last time."""
+        if self._transaction is not None:
+            self._transaction.commit()
+            counts = self._transaction.info.events
+            assert self._store is not None
+            own = counts.get(self._store.streams.get(self._name).id, 0)
+            self.durable += sum(counts.values())
+            self.diverted += sum(counts.values()) - own
+            self._transaction = None
 
     def __enter__(self) -> Self:
         return self
@@ -169,6 +202,9 @@ class RowWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if self._transaction is not None:
+                with suppress(AnabranchError):  # then it expires by itself
+                    self._transaction.abort("the write failed")
             if self._writer is not None:
                 with suppress(*([AnabranchError] if error is not None else [])):
                     self._writer.close()

@@ -33,12 +33,14 @@ class RejectedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """What `Store.write` did. `added` are the columns that the stream got."""
+    """What `Store.write` did. `added` are the columns that the stream got. `diverted` of the events went to streams of
+    violations, see `Streams.add_check`."""
 
     events: int
     rejected: int
     created: bool
     added: tuple[str, ...]
+    diverted: int = 0
 
 
 def write(
@@ -81,7 +83,7 @@ def write(
         if rows.present is None and not rejections.count:
             rows.open(schema)  # for data without rows too
         rows.flush()
-        return WriteReport(rows.durable, rejections.count, rows.created, tuple(rows.added))
+        return WriteReport(rows.durable, rejections.count, rows.created, tuple(rows.added), rows.diverted)
 
 
 class _Rejections:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any
 
 from anabranch import limits
@@ -13,7 +14,7 @@ from anabranch.core.list_filter import ListFilter, Tags
 from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
 from anabranch.core.stitch import JoinResult
 from anabranch.errors import InvalidArgument, ScopeNotFound, ScopeRenamed, StreamNotFound, StreamRenamed
-from anabranch.model.check import checks_of
+from anabranch.model.check import checks_of, merged
 from anabranch.model.cut import Edge, StreamCut, parse_cut
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.keyspace import KeyRange
@@ -43,6 +44,7 @@ from anabranch.streams.directory.find import need_info, need_view
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lifecycle.create import create_stream, delete_stream
 from anabranch.streams.lifecycle.evolve import evolve_stream, put_checks, refuse_unusable_checks, tag_stream
+from anabranch.streams.lifecycle.violations import need_violations_stream
 from anabranch.streams.names.rename import rename_stream
 from anabranch.streams.requests import Result
 from anabranch.streams.results_json import info_from_json, info_to_json, segments_from_json, segments_to_json
@@ -285,20 +287,40 @@ class Streams(Displayed):
         that leave them out. Raises SchemaMismatch for a column that the stream has with another type."""
         return self._evolve("add columns to", name, columns, StreamSchema.with_columns, request)
 
-    def add_check(self, name: StreamKey, check: str, condition: str, *, request: str | None = None) -> StreamInfo:
+    def add_check(
+        self,
+        name: StreamKey,
+        check: str,
+        condition: str,
+        *,
+        violations: str | StreamName | None = None,
+        request: str | None = None,
+    ) -> StreamInfo:
         """Refuse events from now on for which `condition` is false, such as "celsius > -90"; as in SQL, null passes. It
         replaces a check of that name. Earlier events are not looked at. Open writers and brokers take it up within a
-        second. Raises InvalidSql for a condition that can't be used, SchemaMismatch for a raw stream."""
+        second.
+
+        With `violations` such events go to that stream instead, with the check's name in the column `_check`, if they
+        are written by a transaction, `Store.write`, or Spark: in the same transaction as the others. The stream is
+        created if there is none, with the columns, key and time of this one. Other ways of writing refuse the events.
+
+        Raises InvalidSql for a condition that can't be used, SchemaMismatch for a raw stream, StreamExists for a stream of
+        violations with other columns, InvalidArgument for one that itself sends events elsewhere."""
         full, added = stream_key(name), checks_of({check: condition})[0]
+        side = None if violations is None else StreamName.parse(violations)
+        added = with_fields(added, violations=None if side is None else str(side))
+        ident = None if side is None else self._changes.new_id()
 
         def change(txn: Writing, now: Micros) -> Result:
             info = need_info(txn, full)
-            others = {each.name: each.condition for each in info.schema.checks}
-            put_checks(txn, info, checks_of({**others, added.name: added.condition}), now)
+            if side is not None and ident is not None:
+                need_violations_stream(txn, info, side, ident, now)
+            put_checks(txn, info, merged(info.schema.checks, added), now)
             return info_to_json(need_info(txn, full))
 
-        asked = arguments_text(check=added.name, condition=added.condition)
-        return info_from_json(self._changes.apply(f"add check {request_label(full)}{asked}", request, change, on=full))
+        asked = arguments_text(check=added.name, condition=added.condition, violations=added.violations)
+        on = full if side is None else None
+        return info_from_json(self._changes.apply(f"add check {request_label(full)}{asked}", request, change, on=on))
 
     def remove_check(self, name: StreamKey, check: str, *, request: str | None = None) -> StreamInfo:
         """Remove a check. Raises InvalidArgument where the stream has none of that name."""
@@ -306,11 +328,11 @@ class Streams(Displayed):
 
         def change(txn: Writing, now: Micros) -> Result:
             info = need_info(txn, full)
-            left = {each.name: each.condition for each in info.schema.checks if each.name != check}
+            left = tuple(each for each in info.schema.checks if each.name != check)
             if len(left) == len(info.schema.checks):
                 known = ", ".join(each.name for each in info.schema.checks) or "none"
                 raise InvalidArgument(f"'{info.name}' has no check '{check}'; its checks: {known}")
-            put_checks(txn, info, checks_of(left), now)
+            put_checks(txn, info, left, now)
             return info_to_json(need_info(txn, full))
 
         asked = arguments_text(check=check)

@@ -385,7 +385,7 @@ class Transaction(Displayed):
                 return self._new_stager(need_view(reading, view.info.id))
 
         return TransactionWriter(
-            self._new_stager(view), self._runtime, self._before_write, self._require_writable, make_stager
+            self._new_stager(view), self._runtime, self._before_write, self._require_writable, make_stager, self.writer
         )
 
     def _new_stager(self, view: StreamView) -> Stager:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Protocol
+
+import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.python_rows import RowChecker, payload_bytes, rows_to_batch, to_table
@@ -13,6 +16,8 @@ from anabranch.errors import InvalidArgument, SchemaMismatch, TooLarge
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import to_micros
 from anabranch.runtime.ports import Runtime
+from anabranch.runtime.tasks import Lock
+from anabranch.writing.diverting import divided_batch, violating_rows
 from anabranch.writing.staging import StagedBatch
 
 _ROWS_BYTES_MAX: Final = 4 * limits.MIB  # single events are staged as a batch at this size
@@ -29,6 +34,10 @@ class Staging(Protocol):
 
     def write(self, data: Any, *, number: int | None = None) -> None:
         """See `Stager.write`."""
+        ...
+
+    def make_room(self, size: int) -> None:
+        """See `Stager.make_room`."""
         ...
 
     def finish(self) -> tuple[StagedBatch, ...]:
@@ -63,10 +72,13 @@ class TransactionWriter:
         before_write: Callable[[], None],
         require_writable: Callable[[], None],
         make_stager: Callable[[], Staging],
+        writer_of: Callable[[str], TransactionWriter] | None = None,
     ) -> None:
         """`before_write` is called before each write: it raises if the transaction has ended, and renews its lease.
         `require_writable` only raises; it is called under the writer's lock, so no commit can begin in between.
-        `make_stager` makes a stager for the stream's current columns."""
+        `make_stager` makes a stager for the stream's current columns. `writer_of` gives the transaction's writer to a stream
+        of violations; None where whoever has the stager divides batches."""
+        self._writer_of = writer_of
         self._stager = stager
         self._runtime = runtime
         self._times = runtime.settings.times
@@ -85,6 +97,9 @@ class TransactionWriter:
         size = len(row["payload"]) if self._checker is None else self._checker.bytes_of(row)
         if size > self._runtime.settings.large_event_bytes_max:
             raise TooLarge("an event", size, self._runtime.settings.large_event_bytes_max)
+        if self._diverts:
+            self.write_batch(rows_to_batch([row], self._stager.schema.with_checks(())))
+            return
         self._before_write()
         with self._lock:
             self._require_writable()
@@ -95,9 +110,12 @@ class TransactionWriter:
 
     def write_batch(self, data: Any) -> None:
         """Accept a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises what `write`
-        raises."""
+        raises. Rows that break a check with a stream of violations go there, in the same transaction."""
         self._before_write()
         table = to_table(data)
+        if self._diverts:
+            self._write_divided(table)
+            return
         with self._lock:
             self._require_writable()
             self._stage_buffer()
@@ -106,6 +124,38 @@ class TransactionWriter:
             except SchemaMismatch:
                 self._refresh_schema()
                 self._stager.write(table)
+
+    @property
+    def _diverts(self) -> bool:
+        return self._writer_of is not None and self._stager.schema.diverts
+
+    def _write_divided(self, table: pa.Table) -> None:
+        """Accept all rows, here and by the writers to streams of violations, or none."""
+        assert self._writer_of is not None
+        settings = self._runtime.settings
+        try:
+            own, others = divided_batch(table, self._stager.schema, settings)
+        except SchemaMismatch:
+            with self._lock:
+                self._refresh_schema()
+            own, others = divided_batch(table, self._stager.schema, settings)
+        parts = [(self, own)]
+        for name, rows in others.items():
+            side = self._writer_of(name)
+            parts.append((side, violating_rows(rows, side._stager.schema, name, settings)))
+        # All locks, so that a commit takes all parts or refuses them; in one order, so that no two wait for each other.
+        writers = sorted({each for each, _ in parts}, key=id)
+        _with_locks([each._lock for each in writers], partial(self._accept_parts, parts))
+
+    def _accept_parts(self, parts: Sequence[tuple[TransactionWriter, pa.Table]]) -> None:
+        """Needs the locks of their writers."""
+        self._require_writable()
+        for writer, rows in parts:
+            writer._stage_buffer()
+            writer._stager.make_room(rows.nbytes)
+        for writer, rows in parts:  # nothing refuses them any more
+            if rows.num_rows:
+                writer._stager.write(rows)
 
     def staged(self) -> tuple[StagedBatch, ...]:
         """Stage the buffered rows, and return all batches staged so far. Batches that are not small are durable."""
@@ -117,7 +167,7 @@ class TransactionWriter:
         buffer = self._buffer
         if buffer.rows:
             buffer.closed = True
-            self._stager.write(rows_to_batch(buffer.rows, self._stager.schema), number=buffer.number)
+            self._stager.write(rows_to_batch(buffer.rows, self._stager.schema.refusing), number=buffer.number)
             self._buffer = _RowBuffer(buffer.number + 1)
 
     def _refresh_schema(self) -> None:
@@ -152,3 +202,11 @@ class TransactionWriter:
         if isinstance(key_value, str):
             check_key(key_value)
         return row
+
+
+def _with_locks(locks: Sequence[Lock], act: Callable[[], None]) -> None:
+    if not locks:
+        act()
+        return
+    with locks[0]:
+        _with_locks(locks[1:], act)

@@ -121,8 +121,7 @@ class Stager:
         table = to_stored_table(data, self._schema, self._times)
         if (large := oversized(table, self._runtime.settings.large_event_bytes_max)) is not None:
             raise large
-        if self._unstaged_bytes + table.nbytes > self._runtime.settings.staged_bytes_max:
-            self._stage()
+        self.make_room(table.nbytes)
         sized = size_runs(table, self._runtime.settings.event_bytes_max)
         fresh = [(table.slice(run.start, run.stop - run.start), run.large) for run in sized]
         if number is None:
@@ -130,6 +129,11 @@ class Stager:
         else:
             self._contents = _StagerContents(self._contents.entries, [*self._contents.tables, *fresh], number)
         self._unstaged_bytes += table.nbytes
+
+    def make_room(self, size: int) -> None:
+        """Make earlier batches durable, if so many bytes more are too much to keep. Raises StoreUnavailable."""
+        if self._unstaged_bytes + size > self._runtime.settings.staged_bytes_max:
+            self._stage()
 
     def finish(self) -> tuple[StagedBatch, ...]:
         """Make the rest durable, and return all that was staged, in the order it was written. May be repeated if it

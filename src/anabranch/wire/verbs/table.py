@@ -53,7 +53,10 @@ def _shown_stream(name: Any) -> Need:
 
 
 _STREAMS: Final = (
-    StoreVerb("streams.add_check", stream("manage", "name")),
+    StoreVerb(
+        "streams.add_check",
+        if_given("violations", each(stream("manage", "name"), new("violations")), stream("manage", "name")),
+    ),
     StoreVerb("streams.add_columns", stream("manage", "name")),
     StoreVerb("streams.append", each(stream("read", "source"), stream("write", "onto"))),
     StoreVerb("streams.copy", each(stream("read", "source"), new("target"))),
