@@ -84,6 +84,13 @@ INFLUXQL_STATEMENTS_MAX: Final = 100  # of one request
 INFLUXQL_DEPTH_MAX: Final = 64  # of the brackets in an expression
 INFLUXQL_WINDOWS_MAX: Final = 100_000  # of one series
 INFLUXQL_ROWS_MAX: Final = 1_000_000  # that a statement returns, or takes to compute what it returns
+PROMQL_TOKENS_MAX: Final = 1_500  # words and signs of a query
+PROMQL_DEPTH_MAX: Final = 100  # of operators, brackets and calls in each other
+PROMQL_POINTS_MAX: Final = 11_000  # of a series in the answer to a range query
+PROMQL_SAMPLES_MAX: Final = 5_000_000  # that a query reads
+PROMQL_SERIES_MAX: Final = 100_000  # whose labels a query returns
+PROMQL_CELLS_MAX: Final = 10_000_000  # series times points of a vector that a query computes
+PROMQL_RESULT_POINTS_MAX: Final = 2_000_000  # of all series in an answer
 
 # Historical readers
 HISTORY_RANGE_BYTES: Final = 16 * MIB  # logical bytes in one range

@@ -34,6 +34,7 @@ from anabranch.server.http.follow_socket import follow_socket
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.endpoints import INFLUX
 from anabranch.server.http.latest import latest
+from anabranch.server.http.prometheus.endpoints import PROMETHEUS
 from anabranch.server.http.queries.endpoints import QUERIES
 from anabranch.server.http.read import follows, read
 from anabranch.server.steps import SUMMARY
@@ -165,4 +166,5 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *QUERIES,
     *DURABLE_STREAMS,
     *INFLUX,
+    *PROMETHEUS,
 )

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
 from urllib.parse import parse_qs
 
 from starlette.types import Scope
 
-from anabranch.errors import Unauthenticated
-from anabranch.server.bearer import bearer_token
+from anabranch.server.http.passwords import password_token
 
 
 def influx_token(scope: Scope) -> str | None:
-    """The token of `Authorization: Basic` (as the password), `Token USER:TOKEN` or `Bearer TOKEN`, or of the parameter
-    `p`. Raises Unauthenticated."""
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            return _of_header(value.decode("latin-1")) or None
+    """The token of the header `Authorization`, or of the parameter `p`. Raises Unauthenticated."""
+    token = password_token(scope)
+    if token is not None:
+        return token or None
     password = parse_qs(scope["query_string"].decode("latin-1")).get("p")
     return password[0] if password else None
-
-
-def _of_header(header: str) -> str:
-    scheme, _, rest = header.strip().partition(" ")
-    match scheme.lower():
-        case "basic":
-            try:
-                user_and_password = b64decode(rest, validate=True).decode()
-            except (binascii.Error, ValueError) as exc:
-                raise Unauthenticated("the header Authorization: Basic holds no user and password") from exc
-            return user_and_password.partition(":")[2]
-        case "token":
-            return rest.strip().rpartition(":")[2]
-    return bearer_token(header)

@@ -21,7 +21,7 @@ from anabranch.server.calls import run
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.encode import encoded, epoch_of, pieces
-from anabranch.server.http.influx.streams import ReadableStreams
+from anabranch.server.http.measurements import ReadableStreams
 
 _CHUNK_ROWS: Final = 10_000
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -1,0 +1,91 @@
+"""Values as the JSON of Prometheus: `{"resultType": …, "result": …}`."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+from starlette.responses import Response
+
+from anabranch import limits
+from anabranch.errors import QueryLimitExceeded
+from anabranch.query.promql.evaluate import PromValue
+from anabranch.query.promql.vectors import Bools, Floats, Integers, SampledSeries, SeriesVector, key_of
+
+
+def success(data: object) -> Response:
+    """The answer to a request that succeeded."""
+    return Response(msgspec.json.encode({"status": "success", "data": data}), media_type="application/json")
+
+
+def instant_result(value: PromValue, at: int) -> dict[str, Any]:
+    """The value at one time."""
+    match value:
+        case str():
+            return _result("string", [_seconds(at), value])
+        case SeriesVector():
+            _check_points(len(value.labels))
+            points = zip(value.labels, _texts(value.values[:, 0]), strict=True)
+            return _result("vector", [{"metric": labels, "value": [_seconds(at), text]} for labels, text in points])
+        case list():
+            _check_points(sum(len(series.at) for series in value))
+            return _result("matrix", [_sampled(series) for series in value if len(series.at)])
+    return _result("scalar", [_seconds(at), _texts(value)[0]])
+
+
+def range_result(value: SeriesVector | Floats, times: Integers) -> dict[str, Any]:
+    """The values at several times."""
+    if not isinstance(value, SeriesVector):
+        return _result("matrix", [{"metric": {}, "values": _pairs(times, value)}])
+    _check_points(int(value.present.sum()))
+    rows = zip(value.labels, value.values, value.present, strict=True)
+    ordered = sorted(rows, key=lambda row: key_of(row[0]))
+    return _result("matrix", [{"metric": row[0], "values": _present(times, row[1], row[2])} for row in ordered])
+
+
+def _present(times: Integers, values: Floats, present: Bools) -> list[tuple[float, str]]:
+    return _pairs(times[present], values[present])
+
+
+def _sampled(series: SampledSeries) -> dict[str, Any]:
+    return {"metric": series.labels, "values": _pairs(series.at, series.values)}
+
+
+def _pairs(times: Integers, values: Floats) -> list[tuple[float, str]]:
+    seconds = map(_seconds, times.tolist())
+    return list(zip(seconds, _texts(values), strict=True))
+
+
+def _seconds(ms: int) -> float:
+    return ms // 1000 if ms % 1000 == 0 else ms / 1000
+
+
+def _result(kind: str, found: object) -> dict[str, Any]:
+    return {"resultType": kind, "result": found}
+
+
+def _texts(values: Floats) -> list[str]:
+    return list(map(number_text, values.tolist()))
+
+
+def number_text(value: float) -> str:
+    """The shortest digits that are the number, without an exponent."""
+    text = repr(value)
+    if "e" in text:
+        text = f"{Decimal(text):f}"
+    elif text.endswith(("n", "f")):
+        return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}[text]
+    return text.removesuffix(".0")
+
+
+def _check_points(count: int) -> None:
+    if count > limits.PROMQL_RESULT_POINTS_MAX:
+        most = limits.PROMQL_RESULT_POINTS_MAX
+        raise QueryLimitExceeded(f"the result has {count:,} points, more than {most:,}; take a longer step", "memory")
+
+
+def grid(start: int, end: int, step: int) -> Integers:
+    """The times of a range query, `end` included."""
+    return np.arange(start, end + 1, step, dtype=np.int64)

@@ -1,0 +1,64 @@
+"""The endpoints of Prometheus's API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from anabranch.server.http.endpoints import Endpoint, Handler
+from anabranch.server.http.passwords import password_token
+from anabranch.server.http.prometheus.query import prometheus_query, prometheus_query_range
+from anabranch.server.http.prometheus.refusal import prometheus_refusal
+
+_BELOW: Final = "/prometheus/{scope}/api/v1"
+_TEXT: Final = {"type": "string"}
+
+
+def _query(name: str, description: str, kind: Mapping[str, Any] = _TEXT) -> Mapping[str, Any]:
+    return {"name": name, "in": "query", "schema": kind, "description": description}
+
+
+_SCOPE: Final = {"name": "scope", "in": "path", "required": True, "schema": _TEXT, "description": "The scope."}
+_PROMQL: Final = _query("query", "A query in PromQL. By POST also in a form, as all parameters.")
+_TIMEOUT: Final = _query("timeout", "The time that the query may take, in seconds or such as `30s`.")
+_START: Final = _query("start", "A time in seconds since 1970, or by RFC 3339.")
+_END: Final = _query("end", "A time, inclusive.")
+_ANSWERS: Final = {
+    "200": {"description": "The result.", "content": {"application/json": {"schema": {"type": "object"}}}},
+    "default": {
+        "description": "The error, as Prometheus says it.",
+        "content": {"application/json": {"schema": {"type": "object", "required": ["status", "errorType", "error"]}}},
+    },
+}
+
+
+def _endpoints(
+    path: str, handler: Handler, summary: str, *parameters: Mapping[str, Any], post: bool = True
+) -> Iterator[Endpoint]:
+    for method in ("GET", "POST") if post else ("GET",):
+        yield Endpoint(
+            method=method,
+            path=f"{_BELOW}{path}",
+            handler=handler,
+            operation=None,
+            resource="verb",
+            name=f"{handler.__name__}_{method.lower()}",
+            summary=summary,
+            parameters=(_SCOPE, *parameters),
+            answers=_ANSWERS,
+            token_of=password_token,
+            refusal=prometheus_refusal,
+        )
+
+
+PROMETHEUS: Final[tuple[Endpoint, ...]] = (
+    *_endpoints(
+        "/query", prometheus_query, "Query by PromQL at one time", _PROMQL, _query("time", "A time."), _TIMEOUT
+    ),
+    *_endpoints(
+        "/query_range",
+        prometheus_query_range,
+        "Query by PromQL at several times",
+        *(_PROMQL, _START, _END, _query("step", "What is between two times, in seconds or such as `1m`."), _TIMEOUT),
+    ),
+)

@@ -1,0 +1,33 @@
+"""Errors as the clients of Prometheus expect them: `{"status": "error", "errorType": …, "error": …}`."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from anabranch.errors import InvalidArgument, InvalidSql, NotFound, QueryLimitExceeded
+from anabranch.server.http.problem import problem_of, problem_response
+
+
+def prometheus_refusal(error: BaseException) -> Response:
+    """The answer to a request that failed. What a query can't compute is 422, what can't be parsed is 400."""
+    response = problem_response(error)
+    status, kind = response.status_code, "internal"
+    match error:
+        case InvalidArgument():
+            status, kind = 400, "bad_data"
+        case InvalidSql():
+            status, kind = 422, "execution"
+        case QueryLimitExceeded():
+            status, kind = (503, "timeout") if error.limit == "time" else (422, "execution")
+        case NotFound():
+            kind = "not_found"
+        case _ if status == 503:
+            kind = "unavailable"
+        case _ if 400 <= status < 500:
+            kind = "bad_data"
+    body = msgspec.json.encode({"status": "error", "errorType": kind, "error": problem_of(error)["detail"]})
+    headers = {
+        name: value for name, value in response.headers.items() if name not in ("content-type", "content-length")
+    }
+    return Response(body, status, headers, "application/json")
