@@ -10,12 +10,37 @@ import numpy as np
 
 from anabranch import limits
 from anabranch.errors import InvalidSql, QueryLimitExceeded
+from anabranch.query.promql.aggregate import aggregated
+from anabranch.query.promql.binary import combined
+from anabranch.query.promql.functions import (
+    NUMBER_FUNCTIONS,
+    TIME_FUNCTIONS,
+    absent_labels,
+    label_joined,
+    label_replaced,
+    sorted_rows,
+)
+from anabranch.query.promql.histograms import histogram_quantile
 from anabranch.query.promql.samples import Samples
-from anabranch.query.promql.syntax import NumberNode, PromNode, Selector, Shift, TextNode
-from anabranch.query.promql.vectors import Bools, Floats, Integers, SampledSeries, SeriesVector
+from anabranch.query.promql.syntax import (
+    Aggregation,
+    BinaryNode,
+    Negation,
+    NumberNode,
+    PromCall,
+    PromNode,
+    Selector,
+    Shift,
+    Subquery,
+    TextNode,
+)
+from anabranch.query.promql.vectors import NAME, Bools, Floats, Integers, SampledSeries, SeriesVector, merged, without
+from anabranch.query.promql.windows import WINDOW_FUNCTIONS, over_windows
 
 LOOKBACK_MS: Final = 300_000
 """How long a sample is the value of its series, if no newer one follows."""
+_SUBQUERY_STEP_MS: Final = 60_000
+_PARAMETER: Final = {"quantile_over_time": 0, "predict_linear": 1}
 PromValue = SeriesVector | Floats | str | list[SampledSeries]
 """A vector, a scalar at each time, a text, or the samples of a range."""
 
@@ -32,25 +57,54 @@ class Evaluation:
     check: Callable[[], None]
 
     def value(self, node: PromNode) -> PromValue:
-        """The value of a node. Raises InvalidSql, QueryLimitExceeded."""
-        self.check()
+        """The value of a query. Raises InvalidSql, QueryLimitExceeded."""
         with np.errstate(all="ignore"):
-            return self._value(node)
+            found = self._value(node)
+        return merged(found) if isinstance(found, SeriesVector) else found
 
     def _value(self, node: PromNode) -> PromValue:
+        self.check()
         match node:
             case NumberNode(number):
                 return np.full(len(self.times), number)
             case TextNode(text):
                 return text
             case Selector(range=None):
-                return self.instant(node)[0]
-            case Selector(_, shift, range_):
-                moments = self.moments(shift)
-                return self._range(node, int(moments[0]) - (range_ or 0), int(moments[-1]))
-        raise InvalidSql(f"{type(node).__name__} is not supported")
+                return self._instant(node)[0]
+            case Selector() | Subquery():
+                return self._range(node)[0]
+            case Negation(inner):
+                return self._negated(inner)
+            case Aggregation(_, inner, parameter):
+                given = None if parameter is None else self._value(parameter)
+                assert given is None or isinstance(given, np.ndarray | str), "the parser has checked it"
+                return aggregated(node, self._vector(inner), given)
+            case BinaryNode(_, left, right):
+                return combined(node, self._operand(left), self._operand(right))
+        return self._call(node)
 
-    def moments(self, shift: Shift) -> Integers:
+    def _vector(self, node: PromNode) -> SeriesVector:
+        found = self._value(node)
+        assert isinstance(found, SeriesVector), "the parser has checked it"
+        return found
+
+    def _scalar(self, node: PromNode) -> Floats:
+        found = self._value(node)
+        assert isinstance(found, np.ndarray), "the parser has checked it"
+        return found
+
+    def _operand(self, node: PromNode) -> SeriesVector | Floats:
+        found = self._value(node)
+        assert isinstance(found, SeriesVector | np.ndarray), "the parser has checked it"
+        return found
+
+    def _negated(self, inner: PromNode) -> PromValue:
+        found = self._operand(inner)
+        if isinstance(found, SeriesVector):
+            return SeriesVector(found.labels, -found.values, found.present).without_name()
+        return -found
+
+    def _moments(self, shift: Shift) -> Integers:
         """The times at which something shifted is looked at, for each time of the grid."""
         match shift.at:
             case None:
@@ -63,18 +117,14 @@ class Evaluation:
                 pass
         return np.full(len(self.times), at - shift.offset, np.int64)
 
-    def at(self, times: Integers) -> Evaluation:
-        """The same on another grid."""
-        return replace(self, times=times)
-
-    def instant(self, node: Selector) -> tuple[SeriesVector, Floats]:
+    def _instant(self, node: Selector) -> tuple[SeriesVector, Floats]:
         """The last sample of each series that is not older than the lookback, and the time of each in seconds."""
-        moments = self.moments(node.shift)
-        found = self._range(node, int(moments.min()) - LOOKBACK_MS, int(moments.max()))
-        self.check_cells(len(found))
-        values = np.zeros((len(found), len(moments)))
-        at = np.zeros((len(found), len(moments)))
-        present: Bools = np.zeros((len(found), len(moments)), np.bool_)
+        moments = self._moments(node.shift)
+        found = self.samples.select(node.matchers, int(moments.min()) - LOOKBACK_MS, int(moments.max()))
+        self._check_cells(len(found))
+        shape = (len(found), len(moments))
+        values, at = np.zeros(shape), np.zeros(shape)
+        present: Bools = np.zeros(shape, np.bool_)
         for row, series in enumerate(found):
             last = np.searchsorted(series.at, moments, "right") - 1
             times = series.at[last]
@@ -82,15 +132,107 @@ class Evaluation:
             values[row], at[row] = series.values[last], times / 1000
         return SeriesVector([series.labels for series in found], values, present), at
 
-    def check_cells(self, series: int) -> None:
-        """Raise QueryLimitExceeded for a vector of so many series that is too large."""
-        cells = series * len(self.times)
-        if cells > limits.PROMQL_CELLS_MAX:
-            raise QueryLimitExceeded(
-                f"the query computes {cells:,} values at once, {series:,} series at {len(self.times):,} times; it may "
-                f"{limits.PROMQL_CELLS_MAX:,}. Select fewer series, or a longer step",
-                "memory",
-            )
+    def _range(self, node: Selector | Subquery) -> tuple[list[SampledSeries], Integers, Integers]:
+        """The samples, and where the windows begin and end."""
+        ends = self._moments(node.shift)
+        starts = ends - (node.range or 0)
+        first, last = int(starts.min()), int(ends.max())
+        if isinstance(node, Selector):
+            return self.samples.select(node.matchers, first, last), starts, ends
+        step = node.step or _SUBQUERY_STEP_MS
+        begin = -(-first // step) * step
+        if (last - begin) // step >= limits.PROMQL_CELLS_MAX:
+            raise self._too_many(f"{(last - begin) // step:,} times of a subquery")
+        times = np.arange(begin, last + 1, step, dtype=np.int64)
+        if not len(times):
+            return [], starts, ends
+        found = merged(replace(self, times=times)._vector(node.inner))
+        rows = zip(found.labels, found.values, found.present, strict=True)
+        return [SampledSeries(labels, times[there], values[there]) for labels, values, there in rows], starts, ends
 
-    def _range(self, node: Selector, first: int, last: int) -> list[SampledSeries]:
-        return self.samples.select(node.matchers, first, last)
+    def _call(self, node: PromCall) -> PromValue:
+        name, arguments = node.name, node.arguments
+        if name in WINDOW_FUNCTIONS:
+            return self._over_windows(node)
+        if name in NUMBER_FUNCTIONS:
+            return self._numbers(node)
+        if name in TIME_FUNCTIONS:
+            return self._time_part(node)
+        match name, arguments:
+            case "time", ():
+                return self.times / 1000
+            case "pi", ():
+                return np.full(len(self.times), np.pi)
+            case "timestamp", (Selector(range=None) as selector,):
+                found, at = self._instant(selector)
+                return SeriesVector(found.labels, at, found.present).without_name()
+            case "timestamp", (inner,):
+                found = self._vector(inner)
+                at = np.broadcast_to(self.times / 1000, found.values.shape)
+                return SeriesVector(found.labels, at.copy(), found.present).without_name()
+            case "vector", (inner,):
+                return self._single({}, self._scalar(inner), np.ones(len(self.times), np.bool_))
+            case "scalar", (inner,):
+                found = merged(self._vector(inner))
+                one = found.present.sum(axis=0) == 1
+                return np.where(one, np.where(found.present, found.values, 0.0).sum(axis=0), np.nan)
+            case "absent", (inner,):
+                missing: Bools = np.logical_not(self._vector(inner).present.any(axis=0))
+                return self._single(absent_labels(inner), np.ones(len(self.times)), missing)
+            case "absent_over_time", (inner,):
+                counted = self._over_windows(PromCall("count_over_time", arguments))
+                missing = np.logical_not(counted.present.any(axis=0))
+                return self._single(absent_labels(inner), np.ones(len(self.times)), missing)
+            case (("sort" | "sort_desc"), (inner,)):
+                found = merged(self._vector(inner))
+                return sorted_rows(found, descending=name == "sort_desc") if found.labels else found
+            case "histogram_quantile", (wanted, inner):
+                return histogram_quantile(self._scalar(wanted), self._vector(inner))
+            case (("label_replace" | "label_join"), (inner, *texts)):
+                relabel = label_replaced if name == "label_replace" else label_joined
+                return relabel(self._vector(inner), [each.value for each in texts if isinstance(each, TextNode)])
+        raise InvalidSql(f"the function {name} is not supported")
+
+    def _single(self, labels: dict[str, str], values: Floats, present: Bools) -> SeriesVector:
+        return merged(SeriesVector([labels], values[None, :], present[None, :]))
+
+    def _over_windows(self, node: PromCall) -> SeriesVector:
+        parameter, ranged = np.zeros(len(self.times)), node.arguments[0]
+        if node.name in _PARAMETER:
+            position = _PARAMETER[node.name]
+            ranged, parameter = node.arguments[1 - position], self._scalar(node.arguments[position])
+        if not isinstance(ranged, Selector | Subquery):
+            raise InvalidSql(f"{node.name}() takes a range such as cpu[5m]")
+        series, starts, ends = self._range(ranged)
+        self._check_cells(len(series))
+        function = WINDOW_FUNCTIONS[node.name]
+        values, present = over_windows(series, starts, ends, function, parameter, self.check)
+        named = node.name == "last_over_time"
+        labels = [each.labels if named else without(each.labels, (NAME,)) for each in series]
+        return merged(SeriesVector(labels, values, present))
+
+    def _numbers(self, node: PromCall) -> SeriesVector:
+        inner, *scalars = node.arguments
+        vector, given = self._vector(inner), [self._scalar(each) for each in scalars]
+        values, present = NUMBER_FUNCTIONS[node.name](vector.values, *given), vector.present
+        if node.name == "clamp":
+            present = present & ~(given[1] < given[0])
+        return SeriesVector(vector.labels, values, present).without_name()
+
+    def _time_part(self, node: PromCall) -> SeriesVector:
+        part = TIME_FUNCTIONS[node.name]
+        if not node.arguments:
+            return self._single({}, part(self.times / 1000), np.ones(len(self.times), np.bool_))
+        vector = self._vector(node.arguments[0])
+        return SeriesVector(vector.labels, part(vector.values), vector.present).without_name()
+
+    def _check_cells(self, series: int) -> None:
+        """Raise QueryLimitExceeded for a vector of so many series that is too large."""
+        if series * len(self.times) > limits.PROMQL_CELLS_MAX:
+            raise self._too_many(f"{series:,} series at {len(self.times):,} times")
+
+    def _too_many(self, what: str) -> QueryLimitExceeded:
+        most = f"{limits.PROMQL_CELLS_MAX:,} values"
+        return QueryLimitExceeded(
+            f"the query computes {what} at once, more than {most}; select fewer series, or take a longer step", "memory"
+        )

@@ -54,10 +54,15 @@ class Samples:
             self._found[key] = sorted(_joined(found), key=lambda each: key_of(each.labels))
         return self._found[key]
 
-    def series(self, matchers: Sequence[LabelMatcher], first: int, last: int) -> list[Labels]:
-        """The labels of the series that match and have a sample from `first` to `last`."""
+    def series(
+        self, matchers: Sequence[LabelMatcher], first: int, last: int, *, held_names: bool = False
+    ) -> list[Labels]:
+        """The labels of the series that match and have a sample from `first` to `last`. With `held_names`, only of the
+        metrics whose names are in a column."""
         found: dict[tuple[tuple[str, str], ...], Labels] = {}
         for metric in self._metrics:
+            if held_names and not metric.named_by_column:
+                continue
             sql = metric.labels_sql(matchers, first, last)
             for batch in self._streams.run(sql, metric.measurement) if sql is not None else ():
                 for labels in _labels(metric, batch):

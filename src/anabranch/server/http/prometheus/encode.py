@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from starlette.responses import Response
 from anabranch import limits
 from anabranch.errors import QueryLimitExceeded
 from anabranch.query.promql.evaluate import PromValue
+from anabranch.query.promql.numbers import number_text
 from anabranch.query.promql.vectors import Bools, Floats, Integers, SampledSeries, SeriesVector, key_of
 
 
@@ -68,16 +68,6 @@ def _result(kind: str, found: object) -> dict[str, Any]:
 
 def _texts(values: Floats) -> list[str]:
     return list(map(number_text, values.tolist()))
-
-
-def number_text(value: float) -> str:
-    """The shortest digits that are the number, without an exponent."""
-    text = repr(value)
-    if "e" in text:
-        text = f"{Decimal(text):f}"
-    elif text.endswith(("n", "f")):
-        return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}[text]
-    return text.removesuffix(".0")
 
 
 def _check_points(count: int) -> None:

@@ -9,6 +9,13 @@ from anabranch.server.http.endpoints import Endpoint, Handler
 from anabranch.server.http.passwords import password_token
 from anabranch.server.http.prometheus.query import prometheus_query, prometheus_query_range
 from anabranch.server.http.prometheus.refusal import prometheus_refusal
+from anabranch.server.http.prometheus.series import (
+    prometheus_build,
+    prometheus_label_values,
+    prometheus_labels,
+    prometheus_metadata,
+    prometheus_series,
+)
 
 _BELOW: Final = "/prometheus/{scope}/api/v1"
 _TEXT: Final = {"type": "string"}
@@ -23,6 +30,12 @@ _PROMQL: Final = _query("query", "A query in PromQL. By POST also in a form, as 
 _TIMEOUT: Final = _query("timeout", "The time that the query may take, in seconds or such as `30s`.")
 _START: Final = _query("start", "A time in seconds since 1970, or by RFC 3339.")
 _END: Final = _query("end", "A time, inclusive.")
+_LABEL: Final = {"name": "label", "in": "path", "required": True, "schema": _TEXT, "description": "The label."}
+_SELECTED: Final = (
+    _query("match[]", 'A selector of series such as `cpu{host="a"}`; it may be given several times.'),
+    _START,
+    _END,
+)
 _ANSWERS: Final = {
     "200": {"description": "The result.", "content": {"application/json": {"schema": {"type": "object"}}}},
     "default": {
@@ -61,4 +74,11 @@ PROMETHEUS: Final[tuple[Endpoint, ...]] = (
         "Query by PromQL at several times",
         *(_PROMQL, _START, _END, _query("step", "What is between two times, in seconds or such as `1m`."), _TIMEOUT),
     ),
+    *_endpoints("/series", prometheus_series, "The labels of series", *_SELECTED),
+    *_endpoints("/labels", prometheus_labels, "The names of labels", *_SELECTED),
+    *_endpoints(
+        "/label/{label}/values", prometheus_label_values, "The values of a label", _LABEL, *_SELECTED, post=False
+    ),
+    *_endpoints("/metadata", prometheus_metadata, "The metrics", _query("metric", "Only this one."), post=False),
+    *_endpoints("/status/buildinfo", prometheus_build, "Which Prometheus this answers like", post=False),
 )

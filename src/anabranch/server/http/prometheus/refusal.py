@@ -14,10 +14,10 @@ def prometheus_refusal(error: BaseException) -> Response:
     response = problem_response(error)
     status, kind = response.status_code, "internal"
     match error:
-        case InvalidArgument():
-            status, kind = 400, "bad_data"
         case InvalidSql():
             status, kind = 422, "execution"
+        case InvalidArgument():
+            status, kind = 400, "bad_data"
         case QueryLimitExceeded():
             status, kind = (503, "timeout") if error.limit == "time" else (422, "execution")
         case NotFound():
