@@ -31,6 +31,7 @@ def needs(*programs: str) -> pytest.MarkDecorator:
         ("how-to/durable-streams.md", 15),
         ("how-to/flight-sql.md", 5),
         ("how-to/influxql.md", 9),
+        ("how-to/promql.md", 9),
         pytest.param("how-to/grpc.md", 11, marks=[pytest.mark.slow, needs("go", "npm")]),
         pytest.param("how-to/grpc-java.md", 6, marks=[pytest.mark.slow, needs("mvn")]),
         ("how-to/limit-rates.md", 12),
