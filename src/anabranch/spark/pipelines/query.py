@@ -135,7 +135,12 @@ def _with_outputs(spark: SparkSession, statement: Statement, frame: DataFrame) -
 
 def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed: WindowedQuery) -> AnalyzedQuery:
     if statement.options.mode != "append":
-        raise InvalidSql("a statement with count_window or EMIT has no mode = complete", line=statement.line)
+        raise InvalidSql("a statement with count_window, EMIT or DETECT has no mode = complete", line=statement.line)
+    if statement.options.start_query is not None:
+        try:
+            store.queries.get(statement.options.start_query)
+        except NotFound as exc:
+            raise InvalidSql(f"start_query: {exc}", line=statement.line) from exc
     events = _sql(spark, statement, windowed.events)
     (source,) = statement.sources.values()
     try:
@@ -481,7 +486,9 @@ def start(
         writer = writer.format(_FORMAT)
     else:
         results = _padded(statement, statement.windowed.results)
-        writer = writer.foreachBatch(WindowResults(results, statement.arguments, options))
+        retrain = statement.options.start_query
+        found = None if retrain is None else lambda: _start_query(store, retrain)
+        writer = writer.foreachBatch(WindowResults(results, statement.arguments, options, found))
     if once:
         writer = writer.trigger(availableNow=True)
     elif (pause_us := trigger_us if statement.options.trigger_us is None else statement.options.trigger_us) is not None:
@@ -490,6 +497,11 @@ def start(
         return writer.start()
     except PySparkException as exc:
         raise _invalid(exc, statement) from exc
+
+
+def _start_query(store: Store, name: str) -> None:
+    """Raises QueryNotFound if it was deleted, which ends the statement."""
+    store.queries.start(name)
 
 
 # error messages

@@ -33,6 +33,7 @@ from anabranch.spark.pipelines.statement import (
     to_options,
 )
 from anabranch.spark.pipelines.windows.clauses import Relation, windowed_query
+from anabranch.spark.pipelines.windows.drift_clauses import drift_query
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 with optional("a pipeline", "spark"):
@@ -179,7 +180,11 @@ class _StatementParser:
         estimated = () if options.shed is None else estimates(self._text, self._tokens, begin)
         if estimated and len(relations) != 1:
             self._fail("a statement with shed reads one stream: join its results in a second one", at=begin)
-        windowed = windowed_query(self._text, self._tokens, begin, relations, self._values, windows, _interval_us)
+        windowed = drift_query(self._text, self._tokens, begin, relations, self._values) or windowed_query(
+            self._text, self._tokens, begin, relations, self._values, windows, _interval_us
+        )
+        if options.start_query is not None and (windowed is None or not windowed.detects_drift):
+            self._fail("start_query goes with DETECT DRIFT", at=0)
         if windowed is not None and sides:
             self._fail("a statement with such windows has no side outputs: let a second one divide its results", at=0)
         return Statement(

@@ -20,6 +20,7 @@ __all__ = ["OPTIONS", "VERSIONS_VIEW", "Statement", "StatementOptions", "parse_i
 
 OPTIONS: Final = frozenset(
     {"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late", "shed", "shed_priority"}
+    | {"start_query"}
 )
 
 VERSIONS_VIEW: Final = "versions"  # a part of the names of views of `VERSIONS scope.name`
@@ -46,7 +47,8 @@ class StatementOptions:
     a first run begins in the sources (`head`, `tail`, or a time). `mode` is Spark's output mode. `segments` is the
     number of segments of a result stream that is created. `late`: whether events that come too late for their window
     are kept in the stream of late events. `shed`: when a part of the events is left out and results are estimates;
-    `shed_priority` is SQL for the chance with which an event is kept at least.
+    `shed_priority` is SQL for the chance with which an event is kept at least. `start_query` is the deployed query that is
+    started when drift is found.
     """
 
     key: str | None = None
@@ -60,6 +62,7 @@ class StatementOptions:
     late: bool = True
     shed: ShedRule | None = None
     shed_priority: str | None = None
+    start_query: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,4 +215,5 @@ def to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
         late=one_of("late", _FLAGS, True),
         shed=shed,
         shed_priority=text_of("shed_priority"),
+        start_query=text_of("start_query"),
     )

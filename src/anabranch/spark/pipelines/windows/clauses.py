@@ -25,6 +25,7 @@ from sqlglot import Token, TokenType
 from anabranch.errors import InvalidSql
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, PANE, WINDOW
 from anabranch.spark.pipelines.windows.count import CountWindow
+from anabranch.spark.pipelines.windows.drift import DriftDetector
 from anabranch.spark.pipelines.windows.emit import MODES, EmitPolicy
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
@@ -50,12 +51,17 @@ class WindowedQuery:
     other columns `results` refers to those in `words` (lower case), or if that is None to any. `results` is the SQL over
     the view `RESULTS_VIEW` of the events of windows that are due. Windows of time have an `emit`."""
 
-    window: CountWindow | StatementWindow
+    window: CountWindow | StatementWindow | DriftDetector
     events: str
     results: str
     keys: int
     words: frozenset[str] | None
     emit: EmitPolicy | None = None
+
+    @property
+    def detects_drift(self) -> bool:
+        """True for a query with DETECT DRIFT."""
+        return isinstance(self.window, DriftDetector)
 
 
 @dataclass(frozen=True, slots=True)

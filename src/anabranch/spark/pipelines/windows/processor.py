@@ -18,7 +18,7 @@ from anabranch.spark.pipelines.windows.panes import BucketState, advance, next_d
 from anabranch.spark.pipelines.windows.row_blobs import BLOB, blobs_of, pack, unpack
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
-__all__ = ["CountWindows", "PaneWindows"]
+__all__ = ["CountWindows", "PaneWindows", "in_stream_order"]
 
 
 class CountWindows(StatefulProcessor):
@@ -37,7 +37,7 @@ class CountWindows(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Of the bucket `key`."""
         del key, timerValues
-        came = _in_stream_order(rows)
+        came = in_stream_order(rows)
         assert came is not None, "Spark calls it for buckets that have rows"
         known = self._open.get()
         all_rows = came if known is None else pa.concat_tables([unpack(known[0]), came]).combine_chunks()
@@ -68,7 +68,7 @@ class PaneWindows(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Of the bucket `key`."""
         del key
-        return self._advance(_in_stream_order(rows), timerValues)
+        return self._advance(in_stream_order(rows), timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """The watermark has reached what the bucket `key` waits for."""
@@ -115,15 +115,15 @@ class PaneWindows(StatefulProcessor):
         )
 
 
-def _in_stream_order(frames: Iterator[pd.DataFrame]) -> pa.Table | None:
-    """The rows of blobs in the order of their segments and offsets, without the columns that say so; None without rows. A
-    shuffle keeps no order."""
+def in_stream_order(frames: Iterator[pd.DataFrame], *, keep_order: bool = False) -> pa.Table | None:
+    """The rows of blobs in the order of their segments and offsets, unless `keep_order` without the columns that say so; None
+    without rows. A shuffle keeps no order."""
     parts = [unpack(blob) for frame in frames for blob in frame[BLOB] if len(blob)]
     if not parts:
         return None
     rows = pa.concat_tables(parts).combine_chunks()
     order = np.lexsort((rows.column(OFFSET).to_numpy(), rows.column(SEGMENT).to_numpy()))
-    return rows.drop_columns([SEGMENT, OFFSET]).take(pa.array(order))
+    return (rows if keep_order else rows.drop_columns([SEGMENT, OFFSET])).take(pa.array(order))
 
 
 def _with_windows(rows: pa.Table, size: int, columns: list[str]) -> pa.Table:

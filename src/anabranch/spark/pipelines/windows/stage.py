@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -21,11 +22,13 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from anabranch.errors import InvalidSql
+from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.model.columns import RESERVED
 from anabranch.spark.pipelines.windows.clauses import RESULTS_VIEW, WindowedQuery
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, OFFSET, PANE, SEGMENT, TIME, WINDOW
 from anabranch.spark.pipelines.windows.count import CountWindow
+from anabranch.spark.pipelines.windows.drift import DRIFT, DRIFT_FIELDS, VALUE, DriftDetector, MeanTracker
+from anabranch.spark.pipelines.windows.drift_processor import DriftProcessor
 from anabranch.spark.pipelines.windows.processor import CountWindows, PaneWindows
 from anabranch.spark.pipelines.windows.row_blobs import (
     BLOB,
@@ -50,6 +53,7 @@ _PANE = StructType(
         StructField("retraction", BooleanType()),
     ]
 )
+_DRIFT = from_arrow_type(DRIFT_FIELDS)
 
 
 def events_of_windows(events: DataFrame, windowed: WindowedQuery, time: str | None) -> DataFrame:
@@ -61,9 +65,19 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, time: str | No
     fields = [events.schema[name] for name in columns]
     keys = [_key(events, f"{KEY}{number}") for number in range(windowed.keys)]
     window, policy = windowed.window, windowed.emit
-    if isinstance(window, CountWindow):
+    asks = [functions.col(VALUE)] if isinstance(window, DriftDetector) else []
+    if isinstance(window, DriftDetector):
         keys = keys or [functions.col("_segment").alias(f"{KEY}0")]
-        operator: StatefulProcessor = CountWindows(window, len(keys), columns)
+        try:
+            MeanTracker(window)
+        except InvalidArgument as exc:
+            raise InvalidSql(str(exc)) from exc
+        operator: StatefulProcessor = DriftProcessor(window)
+        fields = [StructField(name, events.schema[f"{KEY}{n}"].dataType) for n, name in enumerate(window.keys)]
+        fields.append(StructField(DRIFT, _DRIFT))
+    elif isinstance(window, CountWindow):
+        keys = keys or [functions.col("_segment").alias(f"{KEY}0")]
+        operator = CountWindows(window, len(keys), columns)
         fields += [StructField(COUNT_WINDOW, _BOUNDS), StructField(NUMBER, LongType())]
     else:
         assert policy is not None
@@ -73,7 +87,7 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, time: str | No
         operator = PaneWindows(window, policy, len(keys), columns)
         fields += [StructField(WINDOW, _BOUNDS), StructField(PANE, _PANE)]
     asks_all = policy is not None and policy.early_us is not None
-    wanted = events.select(*map(_quoted, columns), *keys, *_order(time), _bucket(keys).alias(BUCKET))
+    wanted = events.select(*map(_quoted, columns), *asks, *keys, *_order(time), _bucket(keys).alias(BUCKET))
     buckets = wanted.mapInArrow(
         packed_for_all_buckets if asks_all else packed_by_bucket, f"{BUCKET} INT, {BLOB} BINARY"
     ).groupBy(BUCKET)
@@ -128,7 +142,20 @@ class WindowResults:
     sql: str
     arguments: Mapping[str, Any]
     options: Mapping[str, str]
+    found: Callable[[], None] | None = None  # called after a publication of results; again where one is repeated
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         results = _results(frame.sparkSession, frame, self.sql, self.arguments)
+        if self.found is None:
+            self._publish(results, batch)
+            return
+        results = results.persist()  # they are used twice, and are the outcome of a stateful operator
+        try:
+            self._publish(results, batch)
+            if not results.isEmpty():
+                self.found()
+        finally:
+            results.unpersist()
+
+    def _publish(self, results: DataFrame, batch: int) -> None:
         results.write.format("anabranch").mode("append").options(**self.options).option("batch", str(batch)).save()
