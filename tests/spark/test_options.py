@@ -18,10 +18,10 @@ from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.runtime.ports import Runtime
+from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.option_list import OPTIONS, READ, WRITE
 from anabranch.spark.options import ReadOptions, WriteOptions, _ParsedOptions
 from anabranch.spark.pipelines.checkpoint import committed
-from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read
 from anabranch.spark.pipelines.query import _present
 from anabranch.spark.pipelines.windows.spans import StatementWindow

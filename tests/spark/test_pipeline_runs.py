@@ -23,10 +23,10 @@ import anabranch as ab
 from anabranch.cli.demo.proof import Claim, prove
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, PipelineFailed, PipelineRunning
 from anabranch.model.columns import TIME_TYPE
+from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines import admin as pipeline_admin
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint import committed
-from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.prepare import prepare

@@ -20,8 +20,8 @@ import pytest
 import anabranch as ab
 from anabranch.errors import InvalidArgument, StoreUnavailable
 from anabranch.spark import read
+from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.admin import reset
-from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_root
 from anabranch.spark.pipelines.run import run
 from tests.postgres_server import drop

@@ -12,7 +12,7 @@ from datetime import timedelta
 from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.pipeline import PIPELINE
-from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow, Wanted
+from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow, StandbyKind, Wanted
 from anabranch.catalog.state.query_question import UpgradePlan, ValidatedQuery
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.display import Displayed
@@ -70,6 +70,7 @@ class DeployedQueries(Displayed):
         by: TimeKind = "append",
         replace_results: bool = False,
         start: bool = True,
+        standby: StandbyKind | None = None,
         request: str | None = None,
     ) -> QueryInfo:
         """Deploy a query, or a new version of it, and have it run, or with `start=False` leave it stopped. What is equal to
@@ -83,6 +84,9 @@ class DeployedQueries(Displayed):
         cut, or one for each source. It then begins there without earlier state, and its results follow the earlier ones,
         or with `replace_results` take their place.
 
+        `standby` says what waits to take over when the query's driver or host ends: `warm`, a started driver without the
+        query's state (the default), or `hot`, one that runs the query too and publishes nothing. None leaves it as it is.
+
         The statements are parsed by the host: a query that is not valid ends in the state `failed`. Raises
         InvalidArgument, TooLarge; Conflict while a query of this name is being deleted.
         """
@@ -90,6 +94,8 @@ class DeployedQueries(Displayed):
         if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
             raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
         trigger_us, restart = to_duration(trigger), _restart(start_from, by, replace_results)
+        if standby not in (None, "warm", "hot"):
+            raise InvalidArgument(f"expected standby as 'warm' or 'hot', got {standby!r:.100}")
         values = dict(sorted((parameters or {}).items()))
         digest = _digest(text, values, trigger_us)
 
@@ -105,10 +111,12 @@ class DeployedQueries(Displayed):
                 number = current.number
             if row is None:
                 row = QueryRow(name, now, now, "stopped", number, 0, state="stopped")
+            row = replace(row, standby=standby or row.standby)
             put_query(txn, _changed(row, now, version=number, restart=restart, start=start))
             return {}
 
-        self._changes.apply(f"deploy query {name} {digest} {restart} start={start}", request, change)
+        what = f"deploy query {name} {digest} {restart} start={start}" + ("" if standby is None else f" {standby}")
+        self._changes.apply(what, request, change)
         return self.get(name)
 
     def upgrade(

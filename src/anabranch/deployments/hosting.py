@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.catalog.state.pipeline import PIPELINE
-from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow, QueryState
+from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow, QueryStandby, QueryState
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.deployments.record import all_queries, drop_query, need_version, put_query, subject_of, versions_of
 from anabranch.errors import Conflict
@@ -20,14 +20,20 @@ from anabranch.model.ids import Micros
 __all__ = [
     "begin_run",
     "claim",
+    "claim_standby",
+    "followed_version",
     "is_free",
     "kept_versions",
+    "leaves_to_standby",
     "note_restart",
     "queries",
     "release",
+    "release_standby",
     "remove",
     "renew",
     "update",
+    "update_standby",
+    "wants_standby",
 ]
 
 
@@ -117,6 +123,70 @@ def kept_versions(catalog: Catalog, name: str) -> list[QueryVersion]:
     """The versions of a query that are kept, oldest first."""
     with catalog.reading() as txn:
         return versions_of(txn, name)
+
+
+# hot standbys
+
+
+def wants_standby(row: QueryRow, token: str, now: Micros, *, settled: bool) -> bool:
+    """True if the host with this token may take the hot standby of a running query: nobody has it, or the very host has it
+    that runs the query and this one does not. The host that runs the query waits until that has been so for a while
+    (`settled`), and leaves it to another one that way."""
+    if row.standby != "hot" or row.wanted != "running" or row.state != "running" or row.lease is None:
+        return False
+    own, found = row.lease.token == token, row.hot_standby
+    if found is None or found.until <= now or found.change != row.change:
+        return settled or not own
+    return found.token == row.lease.token and not own and found.refused is None
+
+
+def leaves_to_standby(row: QueryRow, token: str, now: Micros, *, wait_us: int) -> bool:
+    """True if a query that is free is left to the host that has its hot standby, for so long after its lease ended."""
+    found = row.hot_standby
+    if found is None or found.token == token or not found.ready or found.until <= now or found.change != row.change:
+        return False
+    return row.lease is None or now - row.lease.until < wait_us
+
+
+def claim_standby(catalog: Catalog, name: str, standby: QueryStandby, *, now: Micros) -> bool:
+    """Take the hot standby of a query. False if another host was faster, or the query has changed."""
+    with catalog.writing(subject_of(name)) as txn:
+        row = txn.state(QUERY, name)
+        if row is None or row.change != standby.change or not wants_standby(row, standby.token, now, settled=True):
+            return False
+        put_query(txn, replace(row, hot_standby=standby))
+    return True
+
+
+def update_standby(
+    catalog: Catalog, name: str, token: str, change: Callable[[QueryStandby], QueryStandby]
+) -> QueryStandby:
+    """Change the hot standby that the host with this token has. Raises Conflict if it has lost it."""
+    with catalog.writing(subject_of(name)) as txn:
+        row = txn.state(QUERY, name)
+        if row is None or row.hot_standby is None or row.hot_standby.token != token:
+            raise Conflict(f"the standby of query '{name}' is no longer held by this host")
+        changed = change(row.hot_standby)
+        if changed != row.hot_standby:
+            put_query(txn, replace(row, hot_standby=changed))
+    return changed
+
+
+def release_standby(catalog: Catalog, name: str, token: str) -> None:
+    """Give the hot standby back. Does nothing if it was lost."""
+    with catalog.writing(subject_of(name)) as txn:
+        row = txn.state(QUERY, name)
+        if row is not None and row.hot_standby is not None and row.hot_standby.token == token:
+            put_query(txn, replace(row, hot_standby=None))
+
+
+def followed_version(catalog: Catalog, name: str, change: int) -> QueryVersion:
+    """What the hot standby of a query runs. Raises Conflict if the query has changed."""
+    with catalog.reading() as txn:
+        row = txn.state(QUERY, name)
+        if row is None or row.change != change:
+            raise Conflict(f"query '{name}' has been changed again")
+        return need_version(txn, name, row.version)
 
 
 def _held(txn: Writing, name: str, epoch: int) -> QueryRow:

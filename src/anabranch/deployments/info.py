@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.catalog.port import Reading
 from anabranch.catalog.state.pipeline import PIPELINE
-from anabranch.catalog.state.query import QueryRow, QueryState, Wanted
+from anabranch.catalog.state.query import QueryRow, QueryStandby, QueryState, StandbyKind, Wanted
 from anabranch.model.ids import Micros
 
 
@@ -17,7 +17,9 @@ class QueryInfo:
     """A deployed query. `state` is `waiting` for a host or for a restart, `starting`, `running`, `stopping`, `stopped` or
     `failed`; `wanted` is `running`, `stopped` or `deleted`. `host` is the process that has it. `restarts` counts the runs
     that failed in a row, and `error` says why the last one did. `results` are the names of the streams that it was
-    started to feed. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
+    started to feed. `standby` is the kind of standby that was chosen. The state of a hot one is `none` while no host has it,
+    `starting`, `ready` to take over, or `refused`, with the reason in the query's log; `standby_host` is the process that
+    has it. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
     `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `operators` and others (docs/how-to/deploy-queries.md lists them). Times in
     µs."""
 
@@ -33,6 +35,9 @@ class QueryInfo:
     retry_at: Micros | None
     error: str | None
     results: tuple[str, ...]
+    standby: StandbyKind
+    standby_state: str | None
+    standby_host: str | None
     progress: tuple[Mapping[str, Any], ...]
 
 
@@ -40,6 +45,7 @@ def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
     """What is known of the query of this row."""
     lease = row.lease if row.lease is not None and row.lease.until > now else None
     pipeline = txn.state(PIPELINE, row.name)
+    hot = row.hot_standby if row.hot_standby is not None and row.hot_standby.until > now else None
     return QueryInfo(
         name=row.name,
         state="waiting" if lease is None and row.state in ("starting", "running", "stopping") else row.state,
@@ -53,5 +59,16 @@ def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
         retry_at=row.retry_at,
         error=row.error,
         results=() if pipeline is None else tuple(output.target for output in pipeline.outputs),
+        standby=row.standby,
+        standby_state=_standby_state(hot) if row.standby == "hot" else None,
+        standby_host=None if hot is None or hot.refused is not None else f"{hot.pid}@{hot.host}",
         progress=() if pipeline is None else tuple(pipeline.progress),
     )
+
+
+def _standby_state(hot: QueryStandby | None) -> str:
+    if hot is None:
+        return "none"
+    if hot.refused is not None:
+        return "refused"
+    return "ready" if hot.ready else "starting"

@@ -116,6 +116,13 @@ OPTIONS: Final = (
         internal=True,
     ),
     SparkOption(
+        "follow",
+        "both",
+        "none",
+        "JSON: the run of a deployed query whose batches this one follows, as its hot standby",
+        internal=True,
+    ),
+    SparkOption(
         "markers",
         "read",
         "none",

@@ -26,7 +26,7 @@ __all__ = ["ReadOptions", "WriteOptions"]
 
 _OF_BROKERS: Final = ("tokenFile", "ca", "access", "nativePath")
 _OF_NATIVE_PATHS: Final = ("blobs", "history", "encryptionKeys")
-_NOT_OF_BROKERS: Final = ("markers", "shed", "shedDraw", "late", "pipelineRun", "batch", "outputs")
+_NOT_OF_BROKERS: Final = ("markers", "shed", "shedDraw", "late", "pipelineRun", "batch", "outputs", "follow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class ReadOptions:
     ranges: tuple[int, tuple[tuple[int, int, int], ...]] | None
     lossy: bool
     markers: str | None
+    follow: str | None
     shed: ShedRule | None
     shed_draw: bool
 
@@ -69,6 +70,7 @@ class ReadOptions:
             ranges=parsed.ranges(),
             lossy=parsed.choice("failOnDataLoss", ("true", "false")) == "false",
             markers=parsed.text("markers"),
+            follow=parsed.text("follow"),
             shed=None if (rule := parsed.text("shed")) is None else ShedRule.parse(rule),
             shed_draw=parsed.choice("shedDraw", ("false", "true")) == "true",
         )
@@ -91,6 +93,7 @@ class WriteOptions:
     pipeline_run: tuple[str, str] | None
     batch: int | None
     outputs: tuple[StreamId, ...]
+    follow: str | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -110,6 +113,7 @@ class WriteOptions:
             pipeline_run=parsed.pipeline_run(),
             batch=parsed.number("batch", least=0),
             outputs=parsed.stream_ids("outputs"),
+            follow=parsed.text("follow"),
         )
 
 

@@ -11,6 +11,7 @@ from anabranch.model.ids import Micros
 
 Wanted: TypeAlias = Literal["running", "stopped", "deleted"]
 QueryState: TypeAlias = Literal["waiting", "starting", "running", "stopping", "stopped", "failed"]
+StandbyKind: TypeAlias = Literal["warm", "hot"]
 FORMAT: Final = 1
 
 
@@ -42,13 +43,29 @@ class QueryRestart:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryStandby:
+    """The host that runs the hot standby of a query, until it renews the lease or the time has come; `token`, `pid` and
+    `host` as in `QueryLease`. It follows the run of `change`. `ready`: it could take over now. `refused` says why the query
+    as of this change can't have one."""
+
+    token: str
+    pid: int
+    host: str
+    until: Micros
+    change: int
+    ready: bool = False
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueryRow:
     """A deployed query. `version` is the one that is to run. `change` rises with everything that a running driver has to
     be restarted for; a driver runs the row as of one change.
 
     `state` is what its host last reported: `waiting` for a host or for `retry_at`, or what its driver does. `epoch` rises
     with each host that takes it, and `lease` names that host. `restarts` counts the runs that failed in a row. With `drop_results` a wanted deletion also deletes
-    the streams of its results; with `stop_now` a wanted stop does not wait for the micro-batch. Times in µs."""
+    the streams of its results; with `stop_now` a wanted stop does not wait for the micro-batch. `standby` is the kind of standby that is wanted, and
+    `hot_standby` the hot one, if a host has it. Times in µs."""
 
     name: str
     created_at: Micros
@@ -65,6 +82,8 @@ class QueryRow:
     error: str | None = None
     drop_results: bool = False
     stop_now: bool = False
+    standby: StandbyKind = "warm"
+    hot_standby: QueryStandby | None = None
 
 
 QUERY: Final[StateKind[str, QueryRow]] = state_kind(
@@ -86,6 +105,8 @@ QUERY: Final[StateKind[str, QueryRow]] = state_kind(
             state="running",
             epoch=1,
             lease=QueryLease("5d41402abc4b2a76", 4711, "host-1", Micros(1_767_225_670_000_000)),
+            standby="hot",
+            hot_standby=QueryStandby("7d793037a0760186", 4712, "host-2", Micros(1_767_225_670_000_000), 3, ready=True),
         ),
     ),
 )

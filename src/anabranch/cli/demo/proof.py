@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.model.cut import HEAD, StreamCut
+from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.checkpoint import committed
-from anabranch.spark.pipelines.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines.run import Pipeline
 from anabranch.spark.pipelines.sql import parse
 from anabranch.store import Store

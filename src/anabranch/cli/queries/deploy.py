@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -26,6 +26,7 @@ from anabranch.core.pairs import parse_pairs
 from anabranch.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from anabranch.catalog.state.query import StandbyKind
     from anabranch.store import Store
 
 
@@ -37,6 +38,16 @@ def deploy(
         str, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; 0s: as fast as it can.")
     ] = "1s",
     start: Annotated[bool, typer.Option("--start/--no-start", help="Whether it is to run.")] = True,
+    standby: Annotated[
+        str | None,
+        typer.Option(
+            "--standby",
+            metavar="warm|hot",
+            help="What takes over when a driver or host ends: a started driver, or one that runs the query too "
+            "[default: as it is, at first warm].",
+            show_default=False,
+        ),
+    ] = None,
     start_from: StartFromOption = None,
     by: StartByOption = "append",
     replace: ReplaceOption = False,
@@ -53,6 +64,7 @@ def deploy(
     Examples:
 
       anabranch queries deploy means means.sql
+      anabranch queries deploy means means.sql --standby hot
       anabranch queries deploy means means.sql --param size='1 minute' --from -1d --replace --yes
     """
     with open_store(store) as opened:
@@ -68,6 +80,7 @@ def deploy(
             by=time_kind(by),
             replace_results=replace,
             start=start,
+            standby=cast("StandbyKind | None", standby),  # checked there
         )
     print_change(info, as_json)
 

@@ -27,6 +27,11 @@ def state_text(info: QueryInfo) -> str:
     return info.state
 
 
+def standby_text(info: QueryInfo) -> str:
+    """The kind of the standby, and the state of a hot one."""
+    return info.standby if info.standby_state is None else f"{info.standby}, {info.standby_state}"
+
+
 def info_to_json(info: QueryInfo) -> dict[str, Any]:
     times = {name: iso_time(getattr(info, name)) for name in ("created_at", "changed_at", "retry_at")}
     return asdict(info) | times

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, put_line, strong
 from anabranch.cli.queries.arguments import NameArgument
-from anabranch.cli.queries.info import info_to_json, state_text
+from anabranch.cli.queries.info import info_to_json, standby_text, state_text
 
 
 def list_queries(as_json: JsonOption = False, store: StoreOption = None) -> None:
@@ -22,13 +22,14 @@ def list_queries(as_json: JsonOption = False, store: StoreOption = None) -> None
         print_json([info_to_json(info) for info in found])
         return
     print_columns(
-        ("QUERY", "STATE", "VERSION", "HOST", "ROWS/S", "LAG", "RESULTS"),
+        ("QUERY", "STATE", "VERSION", "HOST", "STANDBY", "ROWS/S", "LAG", "RESULTS"),
         [
             (
                 info.name,
                 state_text(info),
                 info.version,
                 info.host or "-",
+                standby_text(info),
                 round(sum(each.get("rows_per_s", 0) for each in info.progress)),
                 sum(each.get("lag", 0) for each in info.progress),
                 ", ".join(info.results),
@@ -56,6 +57,7 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
         "state": state_text(info),
         "version": info.version,
         "host": info.host or "-",
+        "standby": standby_text(info) + ("" if info.standby_host is None else f" at {info.standby_host}"),
         "changed": iso_time(info.changed_at),
         "failures": info.restarts,
         **({} if info.error is None else {"error": " ".join(info.error.split())}),

@@ -13,14 +13,14 @@ from anabranch.catalog.port import Catalog
 from anabranch.core.json_text import parse_json
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
-from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
+from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.source.offsets import SourceOffset, series_of
 from anabranch.store.engine_api import last_published
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["batch_in_progress", "committed", "is_settled"]
+__all__ = ["batch_in_progress", "committed", "is_settled", "last_committed", "last_planned"]
 
 T = TypeVar("T")
 
@@ -40,6 +40,16 @@ def batch_in_progress(root: CheckpointFolder) -> int | None:
     """The number of the batch that is planned but not finished, or None. Raises OSError."""
     planned, noted = _batches(root, "offsets"), _batches(root, "commits")
     return planned[-1] if planned and (not noted or planned[-1] > noted[-1]) else None
+
+
+def last_planned(root: CheckpointFolder) -> int | None:
+    """The number of the last batch that Spark has planned, None before the first. Raises OSError."""
+    return max(_batches(root, "offsets"), default=None)
+
+
+def last_committed(root: CheckpointFolder) -> int:
+    """The number of the last batch that Spark is done with, -1 before the first. Raises OSError."""
+    return max(_batches(root, "commits"), default=-1)
 
 
 def is_settled(root: CheckpointFolder, query: StreamingQuery) -> bool:

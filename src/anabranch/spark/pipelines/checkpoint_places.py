@@ -7,7 +7,7 @@ from typing import Final
 
 from anabranch.blobs.address import is_remote
 from anabranch.errors import InvalidArgument
-from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder, absolute_place, checkpoint_folder, joined
+from anabranch.spark.checkpoint_folder import CheckpointFolder, absolute_place, checkpoint_folder, joined
 from anabranch.spark.session.cache import cache_folder
 from anabranch.spark.stores import addresses_of
 from anabranch.store import Store

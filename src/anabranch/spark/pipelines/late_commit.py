@@ -25,7 +25,7 @@ from anabranch.model.columns import TIME_TYPE
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
+from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN, is_late
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 from anabranch.spark.source.offsets import SourceOffset

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import InvalidArgument, NotFound
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
+from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint, output_checkpoint_text
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.plan import Step, resolve_starts
@@ -26,9 +26,10 @@ from anabranch.spark.pipelines.query import (
     drop_views,
     late_account,
 )
-from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, id_text, note_made, save
+from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, id_text, note_made, save, stream_id
 from anabranch.spark.pipelines.targets import StreamFeeders, check_replace, refuse_fed
 from anabranch.spark.session.spark_access import configure_access
+from anabranch.spark.source.following import FollowedRun
 from anabranch.store import Store
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from anabranch.store.engine_api import Held
 
-__all__ = ["PreparedQuery", "check_present", "prepare"]
+__all__ = ["PreparedQuery", "check_present", "prepare", "prepare_standby"]
 
 # View names depend only on a statement's position in its file, so pipelines use the same names. Without this lock, two
 # that start in one session at the same time would read each other's streams.
@@ -146,6 +147,22 @@ def check_present(spark: SparkSession, store: Store, row: PipelineRow | None, na
             check_streams(store, step, query.columns, late, name, () if row is None else row.made)
 
 
+def prepare_standby(
+    spark: SparkSession, store: Store, step: Step, output: PipelineOutput, follow: FollowedRun
+) -> PreparedQuery:
+    """Prepare a statement of a running pipeline to follow that run; `output` is the one of the pipeline's row, with the
+    checkpoint of the standby. Changes nothing. Raises InvalidSql, InvalidArgument."""
+    query, late = _analyzed(spark, store, step, output.starts, None, follow=follow)
+    assert output.target_id is not None, "the pipeline runs"
+    if late is not None:
+        if output.late_id is None:
+            raise InvalidArgument(f"the run of the statement for {output.target} keeps no late events")
+        late = replace(late, target=stream_id(output.late_id))
+    checkpoint = _reached(spark, store, output)
+    sides = tuple(map(stream_id, output.side_ids))
+    return PreparedQuery(query.frame, stream_id(output.target_id), late, checkpoint, output.starts, sides)
+
+
 def _ends(store: Store, step: Step, ended: Collection[StreamName], *, flush: bool) -> Mapping[str, str] | None:
     """Where each source that the pipeline does not write ends in this run, if all windows are to be closed there; else
     None. `ended` are the streams whose statements close theirs."""
@@ -161,10 +178,11 @@ def _analyzed(
     starts: Mapping[str, str],
     events_max: int | None,
     ends: Mapping[str, str] | None = None,
+    follow: FollowedRun | None = None,
 ) -> tuple[AnalyzedQuery, LateEventsSpec | None]:
     with _views:
         try:
-            query = analyze(spark, store, step, starts, events_max, ends)
+            query = analyze(spark, store, step, starts, events_max, ends, follow)
         finally:
             drop_views(spark, step)
     return query, late_account(store, step, query.frame)

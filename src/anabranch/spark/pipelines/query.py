@@ -19,8 +19,8 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
+from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.explain import explain
-from anabranch.spark.pipelines.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
@@ -32,6 +32,7 @@ from anabranch.spark.pipelines.versions import VALID_FROM, VALID_UNTIL, with_ver
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 from anabranch.spark.pipelines.windows.stage import WindowResults, events_of_windows, results_of_nothing
+from anabranch.spark.source.following import FollowedRun
 from anabranch.spark.source.markers import Idleness, MarkerOption, WindowClosing, is_event
 from anabranch.spark.stores import address_options, addresses_of
 from anabranch.spark.types import stored_columns
@@ -71,12 +72,13 @@ def analyze(
     starts: Mapping[str, str],
     events_max: int | None = None,
     ends: Mapping[str, str] | None = None,
+    follow: FollowedRun | None = None,
 ) -> AnalyzedQuery:
     """The statement over its streams, each with its watermark. Leaves views behind; call `drop_views`.
 
     `starts` holds a cut (or place) as text for each source. A batch takes at most `events_max` events from each source
     that the pipeline does not write itself. With `ends` the run closes all windows at the end of its sources: those cuts,
-    or where none is given the tail.
+    or where none is given the tail. With `follow` its sources follow the batches of that run.
 
     Raises InvalidSql, with the line in the file, for missing streams and for anything that Spark refuses.
     """
@@ -90,6 +92,8 @@ def analyze(
             raise InvalidSql(str(exc), line=statement.line) from exc
         limit = None if name in step.internal else events_max
         options = {"end": (ends or {}).get(str(name)), "markers": markers.get(name), **shed_options(statement)}
+        if follow is not None:
+            options["follow"] = follow.to_option()
         given = {option: text for option, text in options.items() if text is not None}
         frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several, given=given)
         if info.schema.time is not None:
@@ -463,9 +467,10 @@ def start(
     once: bool,
     trigger_us: int | None,
     run: tuple[str, str],
+    follow: FollowedRun | None = None,
 ) -> StreamingQuery:
     """Start the query under `name`, in the run of the pipeline that has this name and token. `trigger_us` is the time
-    between micro-batches of a statement without one of its own. Raises InvalidSql for anything that Spark refuses only at this point."""
+    between micro-batches of a statement without one of its own; with `follow` its sources see to that. Raises InvalidSql for anything that Spark refuses only at this point."""
     statement = step.statement
     # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
@@ -479,6 +484,8 @@ def start(
     }
     if late is not None:
         options["late"] = late.to_option()
+    if follow is not None:
+        options["follow"] = follow.to_option()
     if sides:
         options["outputs"] = json.dumps([str(each) for each in sides])
     writer = frame.writeStream.queryName(name).outputMode(statement.options.mode).options(**options)
@@ -491,7 +498,11 @@ def start(
         writer = writer.foreachBatch(WindowResults(results, statement.arguments, options, found))
     if once:
         writer = writer.trigger(availableNow=True)
-    elif (pause_us := trigger_us if statement.options.trigger_us is None else statement.options.trigger_us) is not None:
+    elif (
+        follow is None
+        and (pause_us := trigger_us if statement.options.trigger_us is None else statement.options.trigger_us)
+        is not None
+    ):
         writer = writer.trigger(processingTime=f"{pause_us // 1000} milliseconds")
     try:
         return writer.start()

@@ -38,9 +38,9 @@ from anabranch.store.engine_api import Held, Place, place_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DeployedRun", "Pipeline", "run"]
+__all__ = ["DEPLOYED", "DeployedRun", "Pipeline", "run"]
 
-_DEPLOYED: Final = "query:"
+DEPLOYED: Final = "query:"
 
 
 def run(
@@ -162,11 +162,11 @@ class _Asked:
     @property
     def fenced(self) -> str | None:
         """How the tokens of runs begin that this run takes the pipeline from."""
-        return None if self.deployed is None else _DEPLOYED
+        return None if self.deployed is None else DEPLOYED
 
     def token(self, unique: str) -> str:
         """The token of this run."""
-        return unique if self.deployed is None else f"{_DEPLOYED}{self.deployed.epoch}:{unique}"
+        return unique if self.deployed is None else f"{DEPLOYED}{self.deployed.epoch}:{unique}"
 
 
 def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool) -> Pipeline:

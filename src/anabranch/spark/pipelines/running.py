@@ -47,8 +47,10 @@ class Pipeline:
         owned: bool,
         held: list[Held] | None = None,
         trigger_us: int | None = None,
+        queries: Mapping[str, StreamingQuery] | None = None,
     ) -> None:
-        """`held`: the holds on an ephemeral pipeline's streams; None if the pipeline is not ephemeral."""
+        """`held`: the holds on an ephemeral pipeline's streams; None if the pipeline is not ephemeral. `queries`: those
+        that run already, by target."""
         self.name = name
         self.store = store
         self._spark = spark
@@ -60,7 +62,7 @@ class Pipeline:
         self._held = held
         self._trigger_us = trigger_us
         self._lock = store.runtime.tasks.lock()
-        self._queries: dict[str, StreamingQuery] = {}
+        self._queries: dict[str, StreamingQuery] = dict(queries or {})
         self._meters = {step.target: QueryMeter(store, step, prepared[step.target]) for step in steps}
         results = {
             str(name): stream

@@ -13,11 +13,13 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.catalog.state.query import QueryRestart
 from anabranch.catalog.state.query_version import QueryVersion
-from anabranch.deployments.hosting import begin_run, kept_versions, note_restart
+from anabranch.deployments.hosting import begin_run, followed_version, kept_versions, note_restart
 from anabranch.deployments.questions import answer, open_questions
 from anabranch.deployments.upgrades import check_upgrade
 from anabranch.errors import (
@@ -27,13 +29,16 @@ from anabranch.errors import (
     InvalidArgument,
     MissingExtra,
     NotFound,
+    PipelineFailed,
     StreamHasPipeline,
 )
+from anabranch.runtime.log_events import QUERY_NOTED
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run
+from anabranch.spark.pipelines.standby import Standby
 from anabranch.spark.queries.answers import answer_of
 from anabranch.spark.queries.protocol import Ended, MessagePipe, parse_line
 from anabranch.spark.queries.upgrade import plan_upgrade
@@ -49,6 +54,16 @@ __all__ = ["main"]
 # The query itself, or a stream that it names, has to change before another attempt can do better.
 _REFUSALS: Final = (InvalidArgument, NotFound, AlreadyExists, StreamHasPipeline, MissingExtra)
 _JAVA_CHECK_S: Final = 0.25
+_STANDBY_CHECK_S: Final = 0.25
+
+
+@dataclass(eq=False)
+class _Followed:
+    """A query whose standby this driver is, as of this change. `standby`: once it could take over. `taken`: it does."""
+
+    change: int
+    standby: Standby | None = None
+    taken: bool = False
 
 
 class _Driver:
@@ -61,12 +76,21 @@ class _Driver:
         self._lock = threading.Lock()
         self._running: dict[str, tuple[int, Pipeline]] = {}  # with the epoch of each
         self._stopping: set[str] = set()  # asked to stop while they start
+        self._standbys: dict[str, _Followed] = {}
 
     def take(self, message: dict[str, Any]) -> None:
         """Do what the host says."""
         if (name := message.get("run")) is not None:
             self._stopping.discard(name)
             threading.Thread(target=self._run, args=(name, message["epoch"]), name=f"run-{name}", daemon=True).start()
+        elif (name := message.get("follow")) is not None:
+            followed = _Followed(message["change"])
+            with self._lock:
+                self._standbys[name] = followed
+            threading.Thread(target=self._follow, args=(name, followed), name=f"follow-{name}", daemon=True).start()
+        elif (name := message.get("unfollow")) is not None:
+            with self._lock:
+                self._standbys.pop(name, None)  # its thread notices, and removes it
         elif (ident := message.get("answer")) is not None:
             threading.Thread(target=self._answer, args=(ident,), name="answer", daemon=True).start()
         elif (name := message.get("stop") or message.get("drop")) is not None:
@@ -90,6 +114,77 @@ class _Driver:
         # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
         spark: Any = self._spark
         spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+    def _follow(self, name: str, followed: _Followed) -> None:
+        """Be the standby of a query, until it takes over, fails or is no longer wanted."""
+        self._use_session()
+        how: Ended = "failed"
+        standby = None
+        try:
+            version = followed_version(self._store.catalog, name, followed.change)
+            standby = Standby(
+                self._store,
+                self._spark,
+                name,
+                version.text,
+                parameters=version.parameters,
+                trigger_us=version.trigger_us,
+                wanted=lambda: self._standbys.get(name) is followed,
+            )
+            standby.start()
+            error = self._watch_standby(name, followed, standby)
+        except _REFUSALS as exc:
+            how, error = "refused", str(exc)
+        except AnabranchError as exc:
+            error = str(exc)
+        except Exception as exc:
+            error = explain(exc)
+        if error is None:
+            return
+        with self._lock:
+            if self._standbys.get(name) is followed:
+                del self._standbys[name]
+        if standby is not None:
+            with suppress(Exception):  # what it leaves is removed with the query
+                standby.stop()
+        self._host.send(event="unfollowed", query=name, change=followed.change, how=how, error=error)
+
+    def _watch_standby(self, name: str, followed: _Followed, standby: Standby) -> str | None:
+        """Why it has failed, or None once it takes over."""
+        while (error := standby.failure()) is None:
+            is_ready = followed.standby is not None or standby.is_ready()
+            with self._lock:
+                if self._standbys.get(name) is not followed:
+                    return None if followed.taken else "it is no longer wanted"
+                begins = is_ready and followed.standby is None
+                followed.standby = standby if is_ready else None
+            if begins:
+                self._host.send(event="following", query=name, change=followed.change)
+            time.sleep(_STANDBY_CHECK_S)
+        with self._lock:
+            return None if followed.taken else error
+
+    def _taken_standby(self, name: str, change: int) -> Standby | None:
+        """The standby of a query, if it is ready and follows the run of this change. It is no longer one."""
+        with self._lock:
+            followed = self._standbys.pop(name, None)
+            if followed is None or followed.standby is None or followed.change != change:
+                return None
+            followed.taken = True
+            return followed.standby
+
+    def _take_over(self, name: str, change: int) -> Pipeline | None:
+        """The pipeline of a query whose standby is here, as it goes on from there; None if it can't."""
+        standby = self._taken_standby(name, change)
+        if standby is None:
+            return None
+        try:
+            return standby.take_over()
+        except (Conflict, PipelineFailed) as exc:
+            QUERY_NOTED(query=name, note=f"its standby did not take over: {exc}")
+            with suppress(Exception):
+                standby.stop()
+            return None
 
     def _run(self, name: str, epoch: int) -> None:
         how, error = self._outcome(name, epoch)
@@ -116,11 +211,23 @@ class _Driver:
     def _start(self, name: str, epoch: int) -> Pipeline:
         self._use_session()
         row, version, restart = begin_run(self._store.catalog, name, epoch)
+        pipeline = self._take_over(name, row.change) if restart is None else None
+        if pipeline is None:
+            pipeline = self._begin(name, epoch, version, restart)
+        with self._lock:
+            self._running[name] = epoch, pipeline
+            stopping = name in self._stopping
+        self._host.send(event="started", query=name, epoch=epoch, change=row.change, version=version.number)
+        if stopping:
+            pipeline.finish()
+        return pipeline
+
+    def _begin(self, name: str, epoch: int, version: QueryVersion, restart: QueryRestart | None) -> Pipeline:
         if restart is not None and restart.upgrade and restart.only is None:
             restart = self._choose(name, epoch, version, restart)
         # The places of an upgrade are for those that start over.
         places = None if restart is None or (restart.only is not None and not restart.places) else list(restart.places)
-        pipeline = run(
+        return run(
             self._store,
             version.text,
             name=name,
@@ -133,13 +240,6 @@ class _Driver:
             deployed=DeployedRun(epoch),
             only=None if restart is None else restart.only,
         )
-        with self._lock:
-            self._running[name] = epoch, pipeline
-            stopping = name in self._stopping
-        self._host.send(event="started", query=name, epoch=epoch, change=row.change, version=version.number)
-        if stopping:
-            pipeline.finish()
-        return pipeline
 
     def _choose(self, name: str, epoch: int, version: QueryVersion, restart: QueryRestart) -> QueryRestart:
         """Which statements start over in an upgrade. Raises InvalidArgument if it can't be, or does not say where."""

@@ -10,7 +10,7 @@ import os
 import queue
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -28,6 +28,7 @@ from anabranch.spark.pipelines import admin
 from anabranch.spark.queries.driver_process import DriverEvent, DriverProcess
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.spark.queries.protocol import ENDINGS
+from anabranch.spark.queries.standbys import HotStandbys
 from anabranch.spark.stores import addresses_of
 from anabranch.store import Store
 
@@ -79,6 +80,8 @@ class QueryHost:
         self._events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
         self._drivers: list[DriverProcess] = []  # those with queries
         self._spares: list[DriverProcess] = []
+        self._followers: list[DriverProcess] = []  # those with hot standbys alone
+        self._standbys = HotStandbys(store, self._token, self._logs, lease_us=lease_us, driver=self._standby_driver)
         self._asked: set[str] = set()  # questions that a driver was given
         self._draining = False
         self._failed_starts = 0  # of drivers, in a row
@@ -94,8 +97,8 @@ class QueryHost:
                     self._round()
                 self._drain()
         finally:
-            for driver in (*self._drivers, *self._spares):
-                driver.end(0.0 if driver in self._spares else _EXIT_S)
+            for driver in (*self._drivers, *self._spares, *self._followers):
+                driver.end(_EXIT_S if driver in self._drivers else 0.0)
 
     # one round
 
@@ -125,7 +128,8 @@ class QueryHost:
         now = self._store.runtime.clock.now()
         rows = {row.name: row for row in hosting.queries(self._store.catalog)}
         for name, row in rows.items():
-            if name not in self._held and not self._draining and hosting.is_free(row, now):
+            free = name not in self._held and not self._draining and hosting.is_free(row, now)
+            if free and not self._standbys.leaves(row, now):
                 self._claim(name)
         for name, held in list(self._held.items()):
             found = rows.get(name)
@@ -140,6 +144,9 @@ class QueryHost:
                 self._lose(name, held)
             except AnabranchError as exc:  # one query does not keep the host from the others; tried again in a second
                 QUERY_NOTED(query=name, note=exc)
+        if not self._draining:
+            drivers = {name: held.driver for name, held in self._held.items()}
+            self._standbys.look(rows, drivers, now)
 
     def _lease(self) -> QueryLease:
         until = Micros(self._store.runtime.clock.now() + self._lease_us)
@@ -160,6 +167,7 @@ class QueryHost:
                 held.renewed_s = began
             except Conflict:
                 held.lost = True
+        self._standbys.renew()
 
     def _act(self, name: str, held: _HeldQuery) -> None:
         row = held.row
@@ -188,9 +196,12 @@ class QueryHost:
 
     def _start(self, name: str, held: _HeldQuery) -> None:
         self._update(name, held, state="starting", retry_at=None)
-        held.driver, held.change, held.stopping, held.ending = self._driver(), None, False, False
-        self._note(name, held, f"version {held.row.version} starts in driver {held.driver.pid}")
-        held.driver.send(run=name, epoch=held.row.epoch)
+        driver = self._standbys.take(name, held.row.change)
+        how = "starts" if driver is None else "is taken over by its standby"
+        driver = self._driver() if driver is None else self._promoted(driver)
+        held.driver, held.change, held.stopping, held.ending = driver, None, False, False
+        driver.send(run=name, epoch=held.row.epoch)
+        self._note(name, held, f"version {held.row.version} {how} in driver {driver.pid}")
 
     def _delete(self, name: str, held: _HeldQuery) -> None:
         with suppress(PipelineNotFound):
@@ -206,6 +217,9 @@ class QueryHost:
             driver.ready = True
             self._failed_starts = 0
             return
+        if message.get("event") in ("following", "unfollowed"):
+            self._standbys.heard(driver, message)
+            return
         name = str(message.get("query"))
         held = self._held.get(name)
         if held is None or held.driver is not driver or message.get("epoch") != held.row.epoch:
@@ -220,6 +234,7 @@ class QueryHost:
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
 
     def _run_ended(self, name: str, held: _HeldQuery, how: str, error: str | None, *, asked: bool) -> None:
+        self._standbys.drop(name)  # it would stop, or fail, in the same way
         if how == "stopped":
             self._note(name, held, "has stopped")
             if asked or held.row.wanted != "running":
@@ -240,18 +255,28 @@ class QueryHost:
             self._spares.remove(driver)
         if driver in self._drivers:
             self._drivers.remove(driver)
+        if driver in self._followers:
+            self._followers.remove(driver)
+        self._standbys.ended(driver)
         for name, held in list(self._held.items()):
             if held.driver is driver:
                 held.driver, held.change, held.stopping = None, None, False
                 with suppress(AnabranchError):
                     self._retry(name, held, f"driver {driver.pid} ended {how}")
+                    self._leave_to_standby(name, held)
 
     def _retry(self, name: str, held: _HeldQuery, error: str) -> None:
         restarts = held.row.restarts + 1
-        pause_s = _pause_s(restarts)
+        pause_s = 0.0 if self._standbys.is_ready(name, held.row.change) else _pause_s(restarts)
         retry_at = Micros(self._store.runtime.clock.now() + round(pause_s * 1e6))
         self._update(name, held, state="waiting", restarts=restarts, retry_at=retry_at, error=error)
         self._note(name, held, f"{error}; it is started again in {pause_s:g} s", level="warning")
+
+    def _leave_to_standby(self, name: str, held: _HeldQuery) -> None:
+        """Give a query whose driver has ended to the host that has its hot standby, if another one has."""
+        if not self._draining and self._standbys.leaves(replace(held.row, lease=None), self._store.runtime.clock.now()):
+            del self._held[name]
+            hosting.release(self._store.catalog, name, held.row.epoch)
 
     def _fail(self, name: str, held: _HeldQuery, error: str) -> None:
         self._update(name, held, state="failed", error=error, restarts=held.row.restarts + 1)
@@ -281,6 +306,26 @@ class QueryHost:
         driver = self._spares.pop(0) if self._spares else self._new_driver(warm=False)
         self._drivers.append(driver)
         return driver
+
+    def _promoted(self, driver: DriverProcess) -> DriverProcess:
+        if driver in self._followers:
+            self._followers.remove(driver)
+        if driver not in self._drivers:
+            self._drivers.append(driver)
+        return driver
+
+    def _standby_driver(self, without: Collection[DriverProcess]) -> DriverProcess | None:
+        """A driver for one more hot standby, None while none of the spare ones has started."""
+        if self._followers and not self._driver_per_query:
+            return self._followers[-1]
+        ready = next((each for each in self._spares if each.ready and each not in without), None)
+        if ready is None:
+            if not self._spares and time.monotonic() >= self._next_spare_s:
+                self._spares.append(self._new_driver(warm=True))
+            return None
+        self._spares.remove(ready)
+        self._followers.append(ready)
+        return ready
 
     def _answer_questions(self) -> None:
         """Have a driver answer what is asked. Where there is none, one is started for it, which then is a spare one."""
@@ -316,6 +361,9 @@ class QueryHost:
                 driver.end()
         starting = any(held.driver is not None and held.change is None for held in self._held.values())
         starting = starting or any(not each.ready for each in (*self._drivers, *self._spares))
+        for driver in [each for each in self._followers if each not in self._standbys.drivers]:
+            self._followers.remove(driver)
+            self._spares.append(driver)
         if len(self._spares) < self._spares_wanted and not starting and time.monotonic() >= self._next_spare_s:
             self._spares.append(self._new_driver(warm=True))
 
@@ -324,6 +372,7 @@ class QueryHost:
     def _drain(self) -> None:
         """End all runs after their micro-batches, and give all queries back."""
         self._draining = True
+        self._standbys.drain()
         for driver in [each for each in (*self._drivers, *self._spares) if not each.ready]:
             self._ended(driver)  # nothing runs in one that still starts
         for name, held in self._held.items():

@@ -6,6 +6,8 @@
 | `{"run": name, "epoch": n}` | run the query, which this host holds in this epoch |
 | `{"stop": name}` | end it once its micro-batch is done |
 | `{"drop": name}` | end it at once: it was lost to another host |
+| `{"follow": name, "change": n}` | be the hot standby of the query as of this change; a later `run` of it takes over |
+| `{"unfollow": name}` | end that, and remove its checkpoints |
 | `{"answer": id}` | answer this question about SQL |
 | `{"exit": true}` | end, now that nothing runs |
 | end of file | the host is gone: end at once |
@@ -15,6 +17,8 @@
 | `{"event": "ready"}` | Spark has started |
 | `{"event": "started", "query": name, "epoch": n, "change": n, "version": n}` | it runs the query as of this change |
 | `{"event": "ended", "query": name, "epoch": n, "how": how, "error": text or null}` | it no longer runs it |
+| `{"event": "following", "query": name, "change": n}` | the hot standby could take over now |
+| `{"event": "unfollowed", "query": name, "change": n, "how": how, "error": text}` | it has ended, unasked |
 """
 
 from __future__ import annotations

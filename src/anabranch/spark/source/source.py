@@ -13,6 +13,7 @@ Spark creates readers in several processes and pickles them, so they hold only o
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -37,6 +38,7 @@ from anabranch.spark.options import ReadOptions
 from anabranch.spark.paths import path_taken
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
+from anabranch.spark.source.following import FollowedBatches, FollowedRun
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.ranges import read_ranges, with_shed_columns
@@ -231,6 +233,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         self._available_now = False
         self._tail: WaitedTail | None = None
         self._markers = None if options.markers is None else Markers(MarkerOption.from_option(options.markers))
+        self._follower: FollowedBatches | None = None
 
     def initialOffset(self) -> _Offset:  # noqa: N802
         """Where the first batch begins."""
@@ -258,16 +261,32 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         batch without events that closes windows, and waiting would delay results.
         """
         offset = SourceOffset.from_json(start)
+        follower = self._followed()
+        if follower is not None:
+            followed = follower.end_of_batch(offset)
+            if followed is not None:
+                return followed.to_json()
+            if (pause_s := follower.pause_s()) > 0 and not self._idle:
+                self._idle = True
+                return start
+            time.sleep(pause_s)
         wait = self._idle and not self._available_now
         end, keep_rate = self._next(offset, limit, wait_s=self._options.poll_s if wait else 0.0)
         self._idle = end == offset.cut
         if not self._idle:
+            if follower is not None:
+                follower.planned()
             return offset.at(end, keep_rate).to_json()
         marker = None if self._markers is None else self._markers.due(self._open(), offset)
         if marker is None:
             return start
         self._idle = False
         return offset.marked(marker).to_json()
+
+    def _followed(self) -> FollowedBatches | None:
+        if self._follower is None and self._options.follow is not None:
+            self._follower = FollowedBatches(FollowedRun.from_option(self._options.follow), self._open())
+        return self._follower
 
     def reportLatestOffset(self) -> _Offset | None:  # noqa: N802
         """The tail, from which Spark's progress computes the query's lag."""

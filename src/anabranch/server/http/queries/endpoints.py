@@ -36,6 +36,7 @@ _NEW: Final = (
     BY,
     query_parameter("replace", FLAG, "The same: with `from`, drop the earlier results."),
     query_parameter("start", FLAG, "The same: whether it is to run."),
+    query_parameter("standby", TEXT, "The same: what takes over when its driver or host ends, `warm` or `hot`."),
 )
 _BODY: Final[dict[str, Any]] = {
     "required": True,

@@ -42,6 +42,7 @@ _ARGUMENTS: Final = {
     "parameters": "parameters",
     "trigger": "trigger",
     "start": "start",
+    "standby": "standby",
     "now": "now",
     "version": "version",
     "from": "start_from",
@@ -50,7 +51,7 @@ _ARGUMENTS: Final = {
 }
 """The members of a body, and the arguments of the verbs that they are."""
 _OF_RUN: Final = ("from", "by", "replace")
-_OF_VERSION: Final = ("sql", "parameters", "trigger", "start")
+_OF_VERSION: Final = ("sql", "parameters", "trigger", "start", "standby")
 
 
 async def list_queries(call: HttpCall) -> Response:
@@ -149,6 +150,9 @@ def query_json(info: QueryInfo) -> dict[str, Any]:
         "retry_at": _time(info.retry_at),
         "error": info.error,
         "results": list(info.results),
+        "standby": info.standby,
+        "standby_state": info.standby_state,
+        "standby_host": info.standby_host,
         "progress": [progress_json(each) for each in info.progress],
     }
 
@@ -213,7 +217,7 @@ def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
         members["parameters"] = parse_pairs(parameters, "a parameter")
     if places := query.getlist("from"):
         members["from"] = places
-    members |= {name: query[name] for name in ("trigger", "by") if name in query}
+    members |= {name: query[name] for name in ("trigger", "by", "standby") if name in query}
     return members | {name: call.flag(name) for name in ("replace", "start") if name in query}
 
 

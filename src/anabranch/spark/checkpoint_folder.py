@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -45,6 +46,19 @@ class CheckpointFolder(Protocol):
 
     def read(self, name: str) -> str | None:
         """A file as text, None if it does not exist. Raises OSError, UnicodeDecodeError."""
+        ...
+
+    def files(self) -> list[str]:
+        """The names of all files below it, except hidden ones."""
+        ...
+
+    def copy(self, sibling: str, names: Collection[str]) -> None:
+        """Copy these files to the folder of this name beside it. A file that was removed meanwhile is left out. Raises
+        OSError."""
+        ...
+
+    def drop(self) -> None:
+        """Remove the folder with all files in it. What can't be removed stays."""
         ...
 
     def empty(self) -> None:
@@ -110,6 +124,20 @@ class _Folder:
         except FileNotFoundError:
             return None
 
+    def files(self) -> list[str]:
+        found = (each.relative_to(self.path) for each in self.path.rglob("*") if each.is_file())
+        return [each.as_posix() for each in found if not each.name.startswith(".")]
+
+    def copy(self, sibling: str, names: Collection[str]) -> None:
+        for name in names:
+            target = self.path.parent / sibling / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                shutil.copyfile(self.path / name, target)
+
+    def drop(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def empty(self) -> None:
         for old in self.path.glob("*/*"):
             if _CHECKPOINT.fullmatch(f"{old.parent.name}/{old.name}"):
@@ -150,6 +178,20 @@ class _Bucket:
             return bytes(memoryview(self._objects.get(name))).decode()
         except BlobMissing:
             return None
+
+    def files(self) -> list[str]:
+        found = (each.key for each in self._objects.list())
+        return [key for key in found if not PurePosixPath(key).name.startswith(".")]
+
+    def copy(self, sibling: str, names: Collection[str]) -> None:
+        base, mark, options = self.text.partition("?")
+        target = _Bucket(f"{base.rstrip('/').rpartition('/')[0]}/{sibling}{mark}{options}", self._runtime)
+        for name in names:
+            with suppress(BlobMissing):
+                target._objects.put(name, [self._objects.get(name)])
+
+    def drop(self) -> None:
+        self._objects.clear(re.compile(""))
 
     def empty(self) -> None:
         # Hadoop's markers of empty folders stay: the library does not list them as objects.

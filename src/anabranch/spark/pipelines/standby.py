@@ -1,0 +1,283 @@
+"""The hot standby of a deployed query: runs its statements beside the run that leads, and takes over from it.
+
+Each statement has a checkpoint of its own: a copy of the leader's, less the last batch. From there it repeats the leader's
+batches, which `anabranch.spark.source.following` reads from the leader's offset log, so that its state is the leader's,
+and publishes nothing. Spark's id of the query is that of the leader, and so is the series of its batches.
+
+It takes over in three steps. The run takes the pipeline's row: from here on the leader publishes nothing more. It finishes
+all batches that the leader planned, and publishes those that the leader did not. Then the row names its checkpoints, and
+it plans batches of its own. Killed in between, the next run goes on from the checkpoints that the row names: either way
+each batch that is published was planned there.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from anabranch.errors import Conflict, InvalidArgument, PipelineFailed
+from anabranch.runtime.ids import token
+from anabranch.runtime.log_events import PIPELINE_STARTED
+from anabranch.spark.checkpoint_folder import CheckpointFolder
+from anabranch.spark.explain import explain
+from anabranch.spark.pipelines import record as row_of
+from anabranch.spark.pipelines.checkpoint import last_committed, last_planned
+from anabranch.spark.pipelines.checkpoint_places import output_checkpoint
+from anabranch.spark.pipelines.heartbeat import Heartbeat
+from anabranch.spark.pipelines.plan import Step, plan, query_words
+from anabranch.spark.pipelines.prepare import PreparedQuery, prepare_standby
+from anabranch.spark.pipelines.query import start
+from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow
+from anabranch.spark.pipelines.run import DEPLOYED
+from anabranch.spark.pipelines.running import Pipeline
+from anabranch.spark.source.following import FollowedRun
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Standby", "copy_checkpoint", "refuse_unfollowable"]
+
+_POLL_S: Final = 0.02
+# Of a state store: the version that a file holds. Batch n makes version n + 1 of version n.
+_VERSION: Final = re.compile(r"(?:^|/)state/.*/(\d+)(?:_[^/.]+)*\.(?:changelog|zip|delta|snapshot)[^/]*$")
+_NUMBER: Final = re.compile(r"(offsets|commits)/(\d+)$")
+_VARYING: Final = frozenset(
+    [
+        "current_timestamp",
+        "now",
+        "localtimestamp",
+        "current_date",
+        "curdate",
+        "rand",
+        "random",
+        "randn",
+        "uuid",
+        "shuffle",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "randstr",
+        "uniform",
+    ]
+)
+
+
+def refuse_unfollowable(steps: Sequence[Step]) -> None:
+    """Raise InvalidArgument if a statement computes from the same events not always the same."""
+    for step in steps:
+        statement = step.statement
+        if statement.tables:
+            names = ", ".join(map(str, statement.tables.values()))
+            raise InvalidArgument(
+                f"the statement for {step.target} reads {names} as a table, which changes between two reads"
+            )
+        words = {text.lower() for _, text in query_words(statement)}
+        if found := sorted(words & _VARYING):
+            raise InvalidArgument(
+                f"the statement for {step.target} uses {found[0]}, which gives each run another value"
+            )
+
+
+class Standby:
+    """Follows the run of a deployed query that is in another process. Call `start`, then `take_over` or `stop`."""
+
+    def __init__(
+        self,
+        store: Store,
+        spark: SparkSession,
+        name: str,
+        text: str,
+        *,
+        parameters: Mapping[str, str],
+        trigger_us: int | None,
+        wanted: Callable[[], bool],
+    ) -> None:
+        """`text`, `parameters` and `trigger_us` as for `run`. `start` ends early once it is no longer `wanted`. Raises InvalidArgument if the query can't be followed."""
+        self._store = store
+        self._spark = spark
+        self._name = name
+        self._text = text
+        self._trigger_us = trigger_us
+        self._wanted = wanted
+        self._steps = plan(text, parameters)
+        refuse_unfollowable(self._steps)
+        self._token = f"{DEPLOYED}standby:{token(store.runtime.ids)}"
+        self._alive = Path(tempfile.mkdtemp(prefix="anabranch-standby-")) / "alive"
+        self._row: PipelineRow | None = None
+        self._outputs: dict[str, PipelineOutput] = {}
+        self._prepared: dict[str, PreparedQuery] = {}
+        self._queries: dict[str, StreamingQuery] = {}
+
+    def start(self) -> None:
+        """Copy the leader's checkpoints, as soon as it has planned a batch of each statement, and follow it from there.
+        Raises Conflict if it is stopped meanwhile, or the leader's pipeline is not the one that is deployed."""
+        self._alive.touch()
+        self._row = row = self._followed_row()
+        leaders = {each.target: output_checkpoint(self._store, each.checkpoint) for each in row.outputs}
+        for step in self._steps:
+            output = next(each for each in row.outputs if each.target == step.target)
+            leader = leaders[step.target]
+            number = f"{row.generation:04}{self._store.runtime.clock.now()}"
+            own = replace(output, checkpoint=_beside(output.checkpoint, number))
+            self._outputs[step.target] = own
+            copy_checkpoint(leader, number, self._await_planned(leader))
+            checkpoint = output_checkpoint(self._store, own.checkpoint)
+            pause_us = step.statement.options.trigger_us
+            follow = FollowedRun(
+                leader=leader.text,
+                own=checkpoint.text,
+                stored=own.checkpoint,
+                pipeline=self._name,
+                token=self._token,
+                target=step.target,
+                alive=str(self._alive),
+                pause_us=self._trigger_us if pause_us is None else pause_us,
+            )
+            made = self._prepared[step.target] = prepare_standby(self._spark, self._store, step, own, follow)
+            self._queries[step.target] = start(
+                self._spark,
+                self._store,
+                step,
+                made.frame,
+                made.late,
+                target=made.target,
+                sides=made.sides,
+                checkpoint=made.checkpoint,
+                name=f"{self._name}/{step.target}",
+                once=False,
+                trigger_us=None,
+                run=(self._name, self._token),
+                follow=follow,
+            )
+
+    def failure(self) -> str | None:
+        """Why it follows no more; None while it does."""
+        for target, query in self._queries.items():
+            if not query.isActive:
+                why = query.exception()
+                return f"{target}: {'it has ended' if why is None else explain(why)}"
+        return None
+
+    def is_ready(self) -> bool:
+        """True once it has done every batch that the leader has planned, up to the last one."""
+        assert self._row is not None, "it was started"
+        for output in self._row.outputs:
+            planned = last_planned(output_checkpoint(self._store, output.checkpoint))
+            if planned is None or last_committed(self._prepared[output.target].checkpoint) < planned - 1:
+                return False
+        return True
+
+    def take_over(self) -> Pipeline:
+        """Take the pipeline from the run that leads, and go on as it. Raises Conflict if the pipeline is no longer the one
+        that is followed, and PipelineFailed; then the checkpoints that the row names are still those to go on from."""
+        assert self._row is not None, "it was started"
+        store, now = self._store, self._store.runtime.clock.now
+        holder = row_of.this_process(self._token)
+        before = self._row
+        outputs = [step.output for step in self._steps]
+        if (why := self.failure()) is not None:
+            raise Conflict(f"the standby of '{self._name}' had ended: {why}")
+        row = row_of.claim(store.catalog, self._name, self._text, outputs, holder, now=now(), fenced=DEPLOYED)
+        heartbeat = Heartbeat(store.catalog, store.runtime, self._name, holder)
+        try:
+            if row.generation != before.generation or _checkpoints(row) != _checkpoints(before):
+                raise Conflict(f"pipeline '{self._name}' has other checkpoints than those that its standby followed")
+            for output in row.outputs:
+                self._finish_planned(output)
+            row = replace(row, outputs=tuple(map(self._with_own, row.outputs)))
+            row_of.save(store.catalog, row)
+            self._outputs = {}  # they are the pipeline's now
+            PIPELINE_STARTED(pipeline=self._name, generation=row.generation, start="takes over")
+            pipeline = Pipeline(
+                store,
+                self._spark,
+                self._name,
+                self._steps,
+                self._prepared,
+                heartbeat,
+                once=False,
+                owned=False,
+                trigger_us=self._trigger_us,
+                queries=self._queries,
+            )
+        except BaseException as exc:
+            heartbeat.close()
+            row_of.finish(store.catalog, self._name, holder, now=now(), error=None)
+            if isinstance(exc, Conflict | PipelineFailed) or not isinstance(exc, Exception):
+                raise
+            raise PipelineFailed(self._name, "its take-over", explain(exc)) from exc
+        threading.Thread(target=_drop, args=(store, before), name="drop-checkpoints", daemon=True).start()
+        return pipeline
+
+    def stop(self) -> None:
+        """Follow no more, and remove the checkpoints."""
+        self._alive.unlink(missing_ok=True)
+        for query in self._queries.values():
+            query.stop()
+        for output in self._outputs.values():
+            output_checkpoint(self._store, output.checkpoint).drop()
+
+    def _followed_row(self) -> PipelineRow:
+        row = row_of.find(self._store.catalog, self._name)
+        if not row.prepared or any(not each.checkpoint or each.target_id is None for each in row.outputs):
+            raise Conflict(f"pipeline '{self._name}' has no checkpoints yet")
+        row_of.refuse_changed(row, [step.output for step in self._steps])
+        return row
+
+    def _await_planned(self, leader: CheckpointFolder) -> int:
+        while self._wanted():
+            if (planned := last_planned(leader)) is not None:
+                return planned
+            time.sleep(10 * _POLL_S)
+        raise Conflict(f"the standby of '{self._name}' is no longer wanted")
+
+    def _finish_planned(self, output: PipelineOutput) -> None:
+        """Wait until all batches are done that the leader may have published."""
+        planned = last_planned(output_checkpoint(self._store, output.checkpoint))
+        own = self._prepared[output.target].checkpoint
+        while planned is not None and last_committed(own) < planned:
+            if (why := self.failure()) is not None:
+                raise PipelineFailed(self._name, "its take-over", why)
+            time.sleep(_POLL_S)
+
+    def _with_own(self, output: PipelineOutput) -> PipelineOutput:
+        return replace(output, checkpoint=self._outputs[output.target].checkpoint)
+
+
+def _beside(checkpoint: str, number: str) -> str:
+    """The checkpoint of this number beside one, as stored in the catalog."""
+    base, mark, options = checkpoint.partition("?") if "://" in checkpoint else (checkpoint, "", "")
+    return f"{base.rstrip('/').rpartition('/')[0]}/{number}{mark}{options}"
+
+
+def copy_checkpoint(leader: CheckpointFolder, sibling: str, planned: int) -> None:
+    """Copy a checkpoint as it was when Spark had planned this batch and not run it: it is the first that is repeated.
+
+    A file of a state's version may need other files that were written before it. So those are listed afterwards."""
+    known = {name for name in leader.files() if _is_before(name, planned)}
+    others = {name for name in leader.files() if not (_VERSION.search(name) or _NUMBER.search(name))}
+    leader.copy(sibling, sorted(known | others))
+
+
+def _is_before(name: str, planned: int) -> bool:
+    if found := _NUMBER.search(name):
+        return int(found[2]) < planned + (found[1] == "offsets")
+    version = _VERSION.search(name)
+    return version is not None and int(version[1]) <= planned
+
+
+def _checkpoints(row: PipelineRow) -> list[tuple[str, str]]:
+    return sorted((each.target, each.checkpoint) for each in row.outputs)
+
+
+def _drop(store: Store, before: PipelineRow) -> None:
+    """Remove the checkpoints of the run that led."""
+    for output in before.outputs:
+        output_checkpoint(store, output.checkpoint).drop()

@@ -1,0 +1,192 @@
+"""The hot standbys that a host has: each follows the run of a query in a driver other than the one that runs it.
+
+A host has a hot standby by a lease of its own in the query's row. Hosts that do not run the query take it first; the host
+that runs it takes it if no other one does, which protects from the end of the driver alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from anabranch import limits
+from anabranch.catalog.state.query import QueryRow, QueryStandby
+from anabranch.deployments import hosting
+from anabranch.errors import AnabranchError, Conflict
+from anabranch.model.ids import Micros
+from anabranch.spark.queries.driver_process import DriverProcess
+from anabranch.spark.queries.log import QueryLogs
+from anabranch.store import Store
+
+__all__ = ["HotStandbys"]
+
+_OWN_AFTER_S: Final = 3.0  # for which a host leaves the standby of a query that it runs to other hosts
+_LEFT_US: Final = 3_000_000  # for which hosts leave a query whose host is gone to the one with its standby
+
+
+@dataclass
+class _HeldStandby:
+    """A standby that this host has. `lost`: another host has it."""
+
+    change: int
+    driver: DriverProcess
+    row: QueryRow
+    ready: bool = False
+    refused: bool = False
+    lost: bool = False
+
+
+class HotStandbys:
+    """Takes hot standbys, and says which driver takes over. `driver` gives a driver that is not among those given, or None
+    while others are starting."""
+
+    def __init__(
+        self,
+        store: Store,
+        token: str,
+        logs: QueryLogs,
+        *,
+        lease_us: int,
+        driver: Callable[[Collection[DriverProcess]], DriverProcess | None],
+    ) -> None:
+        self._store = store
+        self._token = token
+        self._logs = logs
+        self._lease_us = lease_us
+        self._driver = driver
+        self._held: dict[str, _HeldStandby] = {}
+        self._missing_since_s: dict[str, float] = {}
+        self._again_s: dict[str, float] = {}  # not before then, after one has failed
+        self._failures: dict[str, int] = {}
+
+    @property
+    def drivers(self) -> set[DriverProcess]:
+        """The drivers that hold standbys."""
+        return {held.driver for held in self._held.values()}
+
+    def look(self, rows: Mapping[str, QueryRow], running: Mapping[str, DriverProcess | None], now: Micros) -> None:
+        """Take standbys that are wanted, and end those that are not. `running` are the queries that this host holds, with
+        their drivers."""
+        for name, held in list(self._held.items()):
+            row = rows.get(name)
+            if row is None or held.lost or not self._is_wanted(row, held):
+                self.drop(name)
+        for name, row in rows.items():
+            if name not in self._held:
+                self._consider(name, row, running.get(name), now)
+
+    def leaves(self, row: QueryRow, now: Micros) -> bool:
+        """True if a query that is free is left to the host that has its standby."""
+        return hosting.leaves_to_standby(row, self._token, now, wait_us=_LEFT_US)
+
+    def take(self, name: str, change: int) -> DriverProcess | None:
+        """The driver that can take over a query as of this change, if this host has one. It no longer is its standby."""
+        if not self.is_ready(name, change):
+            return None
+        held = self._held.pop(name)
+        self._release(name)
+        return held.driver
+
+    def is_ready(self, name: str, change: int) -> bool:
+        """True if this host has a driver that can take over a query as of this change."""
+        held = self._held.get(name)
+        return held is not None and held.ready and held.change == change
+
+    def drop(self, name: str) -> None:
+        """End the standby of a query, if this host has it."""
+        held = self._held.pop(name, None)
+        if held is not None:
+            held.driver.send(unfollow=name)
+            self._release(name)
+
+    def heard(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
+        """What a driver says about a standby."""
+        name = str(message.get("query"))
+        held = self._held.get(name)
+        if held is None or held.driver is not driver or message.get("change") != held.change:
+            return
+        if message.get("event") == "following":
+            held.ready = True
+            self._failures.pop(name, None)
+            self._update(name, ready=True)
+            self._note(name, held, f"driver {driver.pid} is its hot standby")
+            return
+        error = str(message.get("error"))
+        if message.get("how") == "refused":
+            held.refused = True
+            self._update(name, ready=False, refused=error)
+            self._note(name, held, f"it can't have a hot standby: {error}", level="warning")
+        else:
+            self._failed(name, held, error)
+
+    def ended(self, driver: DriverProcess) -> None:
+        """A driver has ended."""
+        for name, held in list(self._held.items()):
+            if held.driver is driver:
+                self._failed(name, held, f"driver {driver.pid} ended")
+
+    def renew(self) -> None:
+        """Renew the leases. Raises AnabranchError where the store can't be reached."""
+        for name, held in list(self._held.items()):
+            try:
+                hosting.update_standby(self._store.catalog, name, self._token, self._renewed)
+            except Conflict:
+                held.lost = True
+
+    def drain(self) -> None:
+        """End all."""
+        for name in list(self._held):
+            with suppress(AnabranchError):
+                self.drop(name)
+
+    def _is_wanted(self, row: QueryRow, held: _HeldStandby) -> bool:
+        if row.standby != "hot" or row.wanted != "running" or row.change != held.change or row.state == "failed":
+            return False
+        return row.hot_standby is None or row.hot_standby.token == self._token
+
+    def _consider(self, name: str, row: QueryRow, own: DriverProcess | None, now: Micros) -> None:
+        if not hosting.wants_standby(row, self._token, now, settled=True):
+            self._missing_since_s.pop(name, None)
+            return
+        since_s = self._missing_since_s.setdefault(name, time.monotonic())
+        settled = time.monotonic() - since_s >= _OWN_AFTER_S
+        if not hosting.wants_standby(row, self._token, now, settled=settled):
+            return
+        if time.monotonic() < self._again_s.get(name, 0.0):
+            return
+        driver = self._driver([] if own is None else [own])
+        if driver is None:
+            return
+        standby = QueryStandby(self._token, os.getpid(), socket.gethostname(), self._until(), row.change)
+        if hosting.claim_standby(self._store.catalog, name, standby, now=now):
+            self._held[name] = _HeldStandby(row.change, driver, row)
+            driver.send(follow=name, change=row.change)
+
+    def _failed(self, name: str, held: _HeldStandby, error: str) -> None:
+        del self._held[name]
+        failures = self._failures[name] = self._failures.get(name, 0) + 1
+        pause_s = min(2.0 ** min(failures - 1, 32), limits.DEPLOYMENT_BACKOFF_S_MAX)
+        self._again_s[name] = time.monotonic() + pause_s
+        self._note(name, held, f"its hot standby has ended: {error}", level="warning")
+        self._release(name)
+
+    def _renewed(self, standby: QueryStandby) -> QueryStandby:
+        return replace(standby, until=self._until())
+
+    def _until(self) -> Micros:
+        return Micros(self._store.runtime.clock.now() + self._lease_us)
+
+    def _update(self, name: str, **changes: Any) -> None:
+        with suppress(Conflict):
+            hosting.update_standby(self._store.catalog, name, self._token, lambda standby: replace(standby, **changes))
+
+    def _release(self, name: str) -> None:
+        with suppress(AnabranchError):  # its time comes
+            hosting.release_standby(self._store.catalog, name, self._token)
+
+    def _note(self, name: str, held: _HeldStandby, message: str, *, level: str = "info") -> None:
+        self._logs.note(name, message, level=level, version=held.row.version, epoch=held.row.epoch)
