@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import anabranch as ab
@@ -149,7 +150,19 @@ def test_a_batch_that_is_repeated_sheds_the_same_events_whatever_the_rule_is_by_
     assert same(found(store), expected(store, offsets))
     assert {key[0] for key, each in found(store).items() if each[-1] > 0} == {10}  # the second window is exact
 
-    # Repaired: the whole run again, from events that the store still has.
+    # Repaired: a time range, by the results of another run.
+    exact = MEANS.replace("rate > 400", "never").replace("out.means", "out.repaired")
+    assert run(store, exact, name="repair", spark=spark, once=True, flush=True).await_termination(240)
+    with store.reader("out/repaired") as reader:
+        repaired = pa.Table.from_batches(list(reader.batches()), schema=reader.schema)
+    ends = [pa.scalar(BASE + seconds * SECOND, TIME_TYPE) for seconds in (10, 11)]
+    first = repaired.filter(pc.equal(repaired.column("closed"), ends[0]))
+    done = store.streams.replace("out/means", between=(ends[0].as_py(), ends[1].as_py()), with_=first)
+    assert (done.removed, done.added) == (3, 3)
+    assert len(found(store)) == 6
+    assert all(each[-1] == 0 and each[1] == 0 for each in found(store).values())
+
+    # Or: the whole run again, from events that the store still has.
     whole = run(
         store, MEANS.replace("rate > 400", "never"), name="means", spark=spark, once=True, flush=True,
         start_from="head", replace=True,
