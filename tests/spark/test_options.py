@@ -177,8 +177,8 @@ def log_batch(folder: Path, batch: int, watermark_ms: int, *offsets: int | None,
 def test_a_checkpoint_tells_what_a_batch_read_and_dropped_by(tmp_path: Path) -> None:
     log_batch(tmp_path, 0, 0, 5)
     log_batch(tmp_path, 1, 9_000, 5, None)
-    log_batch(tmp_path, 2, 11_000, 8, 6)
-    name = StreamName("s", "in")
+    log_batch(tmp_path, 2, 11_000, 8, 6, stream="s/renamed")
+    name = cut(2).stream
     runtime = Runtime()
     first, second, third = (batch_read(checkpoint_folder(str(tmp_path), runtime), number) for number in range(3))
     assert (first.watermark_us, first.parts) == (0, {name: (cut(2), cut(5))}), "the first batch begins at the origin"
@@ -199,9 +199,9 @@ def test_a_batch_that_was_published_counts_though_spark_did_not_note_it(tmp_path
     (tmp_path / "commits" / "0").touch()
     place = checkpoint_folder(str(tmp_path), Runtime())
     with ab.connect("memory://") as store:
-        assert committed(store.catalog, place) == (0, {"s/in": cut(5)})
+        assert committed(store.catalog, place) == (0, {cut(5).stream: cut(5)})
         store.publish([], request=NumberedUnit(series_of("q"), 1))
-        assert committed(store.catalog, place) == (9_000_000, {"s/in": cut(8)})
+        assert committed(store.catalog, place) == (9_000_000, {cut(8).stream: cut(8)})
 
 
 def test_a_query_goes_on_when_its_stream_is_renamed(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_an_account_of_late_events_survives_its_option() -> None:
     for target in (StreamName("s", "late"), StreamId(7)):
         for lateness_us in (None, 0, 5):
             windows = (StatementWindow("at", 10, 4, 1),)
-            account = LateEventsSpec(target, {StreamName("s", "in"): "at"}, windows, lateness_us)
+            account = LateEventsSpec(target, {StreamId(7): "at"}, windows, lateness_us)
             assert LateEventsSpec.from_option(account.to_option()) == account
     with pytest.raises(InvalidArgument, match="option 'late' is JSON"):
         LateEventsSpec.from_option("{}")

@@ -74,7 +74,7 @@ def test_results_and_late_events_of_disordered_input_make_up_every_closed_window
         claim = Claim(SOURCE, "at", f"out/{name}", f"out/{name}_late", size * SECOND, slide * SECOND)
         place = checkpoint_folder(pipeline.checkpoints[claim.target], store.runtime)
         watermark_us, cuts = committed(store.catalog, place)
-        proof = prove(store, claim, watermark_us=watermark_us, read_to=cuts[SOURCE])
+        proof = prove(store, claim, watermark_us=watermark_us, read_to=cuts[store.streams.get(SOURCE).id])
         assert proof.ok, (seed, [window for window in proof.windows if not window.ok])
         assert len(proof.windows) > 10
         assert proof.late > 3

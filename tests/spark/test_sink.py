@@ -236,7 +236,7 @@ def test_late_events_are_published_with_the_results(spark: SparkSession, store: 
         .selectExpr("unix_micros(w.end) as ends", "events")
     )
     window = StatementWindow("at", 10 * second, 10 * second)
-    account = LateEventsSpec(StreamName("s", "late"), {StreamName("s", "in"): "at"}, (window,))
+    account = LateEventsSpec(StreamName("s", "late"), {store.streams.get("s/in").id: "at"}, (window,))
     done = copy(counts, store, tmp_path / "ck", stream="s/counts", create="true", late=account.to_option())
     late = table(store, "s/late")
     dropped = sum(each.stateOperators[0].numRowsDroppedByWatermark for each in done if each.stateOperators)

@@ -28,6 +28,7 @@ from anabranch.deployments.record import (
     put_version,
     versions_of,
 )
+from anabranch.deployments.replay import add_replay, refuse_replayed, replay_name, replays_of
 from anabranch.deployments.results import open_results, result_stream
 from anabranch.errors import Conflict, InvalidArgument, NoResultsYet, QueryNotFound, TooLarge
 from anabranch.model.amounts import to_duration
@@ -103,6 +104,7 @@ class DeployedQueries(Displayed):
             row = txn.state(QUERY, name)
             if row is not None:
                 _refuse_deleted(row)
+                refuse_replayed(txn, row)
             current = None if row is None else need_version(txn, name, row.version)
             if current is None or current.digest != digest:
                 number = max((each.number for each in versions_of(txn, name)), default=0) + 1
@@ -149,6 +151,7 @@ class DeployedQueries(Displayed):
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
             _refuse_deleted(row)
+            refuse_replayed(txn, row)
             current = need_version(txn, name, row.version)
             values = dict(current.parameters) if given is None else given
             every = current.trigger_us if trigger_us is None else trigger_us
@@ -163,6 +166,52 @@ class DeployedQueries(Displayed):
         what = hashlib.sha256(json.dumps([text, given, trigger_us]).encode()).hexdigest()
         self._changes.apply(f"upgrade query {name} {what} {restart}", request, change)
         return self.get(name)
+
+    def replay(
+        self,
+        name: str,
+        text: str | None = None,
+        *,
+        start_from: Place | Sequence[Place] = HEAD,
+        by: TimeKind = "append",
+        parameters: Mapping[str, str] | None = None,
+        trigger: timedelta | int | str | None = None,
+        keep_results: bool = True,
+        request: str | None = None,
+    ) -> QueryInfo:
+        """Build the results of a query anew from `start_from` beside the present ones, and let them take their place.
+
+        Returns the replay: a query `<name>-replay-<version>` that hosts run, while the query itself goes on. Once it has
+        caught up with its sources, a host swaps both in one transaction: the new results get the names, aliases and
+        policies of the earlier ones, which are kept as `<stream>_v<version>`, or without `keep_results` deleted; and the
+        query continues from where the replay is, as the new version. Readers that are open go on reading the earlier
+        results. Deleting the replay gives it up.
+
+        `text`, `parameters` and `trigger` are by default those of the present version; `start_from` and `by` are those of
+        `deploy`. Raises QueryNotFound, Conflict if the query is being replayed already, InvalidArgument, TooLarge.
+        """
+        if text is not None and len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
+            raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
+        restart = _restart(start_from, by, False)
+        trigger_us = None if trigger is None else to_duration(trigger)
+
+        def change(txn: Writing, now: Micros) -> Result:
+            row = need_query(txn, name)
+            _refuse_deleted(row)
+            current = need_version(txn, name, row.version)
+            sql = current.text if text is None else text
+            values = dict(sorted((current.parameters if parameters is None else parameters).items()))
+            every = current.trigger_us if trigger_us is None else trigger_us
+            number = max(each.number for each in versions_of(txn, name)) + 1
+            made = check_query_name(replay_name(name, number))
+            version = QueryVersion(made, number, _digest(sql, values, every), sql, values, every, now)
+            replayed = QueryRow(made, now, now, "running", number, 1, restart, replaces=name, keeps=keep_results)
+            add_replay(txn, row, version, replayed)
+            return {"replay": made}
+
+        given = hashlib.sha256(json.dumps([text, parameters, trigger_us, keep_results]).encode()).hexdigest()
+        made = self._changes.apply(f"replay query {name} {given} {restart}", request, change)
+        return self.get(str(made["replay"]))
 
     def plan(self, name: str, text: str, *, parameters: Mapping[str, str] | None = None) -> UpgradePlan:
         """What `upgrade` to this text would do with each statement, and why; nothing is changed. A host answers: waits for
@@ -203,6 +252,7 @@ class DeployedQueries(Displayed):
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
             _refuse_deleted(row)
+            refuse_replayed(txn, row)
             number = version
             if number is None:
                 older = [each.number for each in versions_of(txn, name) if each.number < row.version]
@@ -251,15 +301,14 @@ class DeployedQueries(Displayed):
     def delete(self, name: str, *, drop_results: bool = False, request: str | None = None) -> None:
         """Delete a query with its versions. One that ever ran is stopped and removed by a host, with its checkpoints and
         the streams of its late events; until then it is listed as wanted `deleted`. Its results stay, unless
-        `drop_results`; streams that it did not create stay. Raises QueryNotFound."""
+        `drop_results`; streams that it did not create stay. Replays of it are deleted with their results. Raises
+        QueryNotFound."""
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
-            if row.epoch == 0 and txn.state(PIPELINE, name) is None:
-                drop_query(txn, name)
-                return {}
-            drop = drop_results or (row.wanted == "deleted" and row.drop_results)
-            put_query(txn, replace(row, wanted="deleted", changed_at=now, retry_at=None, drop_results=drop))
+            for each in replays_of(txn, name):
+                _delete(txn, each, now, drop_results=True)
+            _delete(txn, row, now, drop_results=drop_results or row.replaces is not None)
             return {}
 
         self._changes.apply(f"delete query {name}{' with its results' * drop_results}", request, change)
@@ -329,6 +378,14 @@ class DeployedQueries(Displayed):
 def _refuse_deleted(row: QueryRow) -> None:
     if row.wanted == "deleted":
         raise Conflict(f"query '{row.name}' is being deleted, which a host does (anabranch queries serve)")
+
+
+def _delete(txn: Writing, row: QueryRow, now: Micros, *, drop_results: bool) -> None:
+    if row.epoch == 0 and txn.state(PIPELINE, row.name) is None:
+        drop_query(txn, row.name)
+        return
+    drop = drop_results or (row.wanted == "deleted" and row.drop_results)
+    put_query(txn, replace(row, wanted="deleted", changed_at=now, retry_at=None, drop_results=drop))
 
 
 def _changed(row: QueryRow, now: Micros, *, version: int, restart: QueryRestart | None, start: bool) -> QueryRow:

@@ -20,8 +20,8 @@ class QueryInfo:
     started to feed. `standby` is the kind of standby that was chosen. The state of a hot one is `none` while no host has it,
     `starting`, `ready` to take over, or `refused`, with the reason in the query's log; `standby_host` is the process that
     has it. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
-    `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `operators` and others (docs/how-to/deploy-queries.md lists them). Times in
-    µs."""
+    `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `operators` and others (docs/how-to/deploy-queries.md lists them). A replay
+    `replaces` that query once it has caught up. Times in µs."""
 
     name: str
     state: QueryState
@@ -39,6 +39,7 @@ class QueryInfo:
     standby_state: str | None
     standby_host: str | None
     progress: tuple[Mapping[str, Any], ...]
+    replaces: str | None = None
 
 
 def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
@@ -63,6 +64,7 @@ def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
         standby_state=_standby_state(hot) if row.standby == "hot" else None,
         standby_host=None if hot is None or hot.refused is not None else f"{hot.pid}@{hot.host}",
         progress=() if pipeline is None else tuple(pipeline.progress),
+        replaces=row.replaces,
     )
 
 

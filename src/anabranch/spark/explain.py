@@ -60,7 +60,14 @@ def explain(exc: BaseException) -> str:
     text = re.split(r"\s*(?:SQLSTATE:|;? line \d+,? pos|\n==|\n'|;\n|JVM stacktrace|Verify the spelling)", text)[0]
     if isinstance(exc, AnalysisException | ParseException):
         return _with_hint(" ".join(text.split()))
-    return " ".join(text.splitlines()[0].split()) if text else type(exc).__name__
+    first = " ".join(text.splitlines()[0].split()) if text else type(exc).__name__
+    return f"{first}{_root_cause(exc)}" if first == "Task not serializable" else first
+
+
+def _root_cause(exc: BaseException) -> str:
+    """What Spark says of this only in its stack trace: which object, or what happened meanwhile."""
+    causes = re.findall(r"^Caused by: (.+)$", str(getattr(exc, "_stackTrace", "")), re.MULTILINE)
+    return f": {causes[-1].strip()}" if causes else ""
 
 
 def _with_hint(text: str) -> str:

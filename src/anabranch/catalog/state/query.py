@@ -65,7 +65,10 @@ class QueryRow:
     `state` is what its host last reported: `waiting` for a host or for `retry_at`, or what its driver does. `epoch` rises
     with each host that takes it, and `lease` names that host. `restarts` counts the runs that failed in a row. With `drop_results` a wanted deletion also deletes
     the streams of its results; with `stop_now` a wanted stop does not wait for the micro-batch. `standby` is the kind of standby that is wanted, and
-    `hot_standby` the hot one, if a host has it. Times in µs."""
+    `hot_standby` the hot one, if a host has it.
+
+    A replay (`anabranch.deployments.replay`) `replaces` the query of that name once it has caught up, and `keeps` the
+    earlier results then. Times in µs."""
 
     name: str
     created_at: Micros
@@ -84,6 +87,8 @@ class QueryRow:
     stop_now: bool = False
     standby: StandbyKind = "warm"
     hot_standby: QueryStandby | None = None
+    replaces: str | None = None
+    keeps: bool = True
 
 
 QUERY: Final[StateKind[str, QueryRow]] = state_kind(

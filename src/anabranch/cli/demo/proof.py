@@ -90,7 +90,7 @@ def prove_pipeline(store: Store, pipeline: Pipeline, claim: Claim) -> Proof:
     """`prove` for what a pipeline has read and closed by now, according to its checkpoints."""
     checkpoint = checkpoint_folder(pipeline.checkpoints[claim.target], store.runtime)
     watermark_us, cuts = committed(store.catalog, checkpoint)
-    read_to = cuts.get(claim.source) or store.cuts.head(claim.source)
+    read_to = cuts.get(store.streams.get(claim.source).id) or store.cuts.head(claim.source)
     return prove(store, claim, watermark_us=watermark_us, read_to=read_to)
 
 

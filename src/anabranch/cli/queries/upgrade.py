@@ -12,9 +12,11 @@ from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.output import print_columns, print_json
 from anabranch.cli.queries.arguments import NameArgument
 from anabranch.cli.queries.info import print_change
+from anabranch.cli.queries.replay import wait_for_replay
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import FileArgument, ParamOption, parse_starts, read_statements
 from anabranch.core.pairs import parse_pairs
+from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
@@ -38,11 +40,25 @@ def upgrade(
         ),
     ] = None,
     by: Annotated[
-        str, typer.Option("--by", metavar="append|event", help="The kind of time of --restart-from.")
+        str, typer.Option("--by", metavar="append|event", help="The kind of time of --restart-from and --replay.")
     ] = "append",
     replace: Annotated[
         bool, typer.Option("--replace", help="With --restart-from: drop the earlier results of those statements.")
     ] = False,
+    replay: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replay",
+            metavar="PLACE",
+            help="Build all results anew from here, beside the present ones, which they then replace.",
+        ),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep/--drop", help="With --replay: whether the earlier results are kept.")
+    ] = True,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="With --replay: wait until the new results have taken over.")
+    ] = True,
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -52,13 +68,36 @@ def upgrade(
     --plan says for each statement whether it keeps its state, restarts or is refused, and why. What restarts needs
     --restart-from. Without --param the parameters stay as they are.
 
+    With --replay the query goes on undisturbed while a second one, NAME-replay-VERSION, computes all results anew from the
+    given position. Once that one has caught up, both are swapped in one step: the new results take over the names, and the
+    earlier ones are kept as STREAM_vVERSION. To give it up: anabranch queries delete NAME-replay-VERSION.
+
     Examples:
 
       anabranch queries upgrade means means.sql --plan
       anabranch queries upgrade means means.sql --restart-from -1d --replace --yes
+      anabranch queries upgrade means means.sql --replay -7d
     """
+    if replay and (restart_from or plan_only):
+        raise InvalidArgument("--replay computes all results anew: expected neither --restart-from nor --plan with it")
     with open_store(store) as opened:
         text, parameters = read_statements(file), parse_pairs(param, "a parameter") if param else None
+        if replay:
+            if not keep:
+                confirm(f"Drop the earlier results of query '{name}' once the new ones take over?", yes=yes)
+            starts = parse_starts(opened, replay) or []
+            made = opened.queries.replay(
+                name,
+                text,
+                start_from=starts,
+                by=time_kind(by),
+                parameters=parameters,
+                trigger=trigger,
+                keep_results=keep,
+            )
+            info = wait_for_replay(opened, made) if wait else made
+            print_change(info, as_json)
+            return
         found = _plan(opened, name, text, parameters)
         if plan_only:
             _print_plan(found, as_json)

@@ -13,6 +13,7 @@ from anabranch.catalog.port import Catalog
 from anabranch.core.json_text import parse_json
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
 from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.source.offsets import SourceOffset, series_of
 from anabranch.store.engine_api import last_published
@@ -25,14 +26,14 @@ __all__ = ["batch_in_progress", "committed", "is_settled", "last_committed", "la
 T = TypeVar("T")
 
 
-def committed(catalog: Catalog, root: CheckpointFolder) -> tuple[int, Mapping[str, StreamCut]]:
+def committed(catalog: Catalog, root: CheckpointFolder) -> tuple[int, Mapping[StreamId, StreamCut]]:
     """The watermark (µs) of the last batch whose results are published, and the cut it reached in each source, by
-    stream name. Zero and an empty mapping if there is none."""
+    the stream's id. Zero and an empty mapping if there is none."""
     noted = set(_batches(root, "commits"))
     for batch in reversed(_batches(root, "offsets")):
         if batch in noted or _published(catalog, root, batch):
             watermark_us, offsets = _planned(root, batch)
-            return watermark_us, {str(each.stream): each.cut for each in offsets}
+            return watermark_us, {each.cut.stream: each.cut for each in offsets}
     return 0, {}
 
 

@@ -40,7 +40,7 @@ _EARLIEST: Final = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class LateEventsSpec:
-    """Which late events are kept, and where. `sources` maps each stream that the query reads to its event time column.
+    """Which late events are kept, and where. `sources` maps the id of each stream that the query reads to its event time column.
     Without `windows` an event's own time decides whether it is late. `target` is the stream for late events: it has
     those of the sources' columns that are kept, and `_watermark`. Given by id, it may be renamed.
 
@@ -48,14 +48,14 @@ class LateEventsSpec:
     that of the batch before is, as Spark has it."""
 
     target: StreamName | StreamId
-    sources: Mapping[StreamName, str]
+    sources: Mapping[StreamId, str]
     windows: tuple[StatementWindow, ...]
     lateness_us: int | None = None
 
     def to_option(self) -> str:
         """The value of the sink's option `late`."""
         windows = [[each.column, each.size_us, each.slide_us, each.start_us] for each in self.windows]
-        sources = {str(name): column for name, column in self.sources.items()}
+        sources = {str(stream): column for stream, column in self.sources.items()}
         target = str(self.target) if isinstance(self.target, StreamName) else self.target
         fields = {"target": target, "sources": sources, "windows": windows}
         return json.dumps(fields if self.lateness_us is None else {**fields, "lateness_us": self.lateness_us})
@@ -67,7 +67,7 @@ class LateEventsSpec:
             fields = parse_json(text)
             return cls(
                 StreamId(target) if isinstance(target := fields["target"], int) else StreamName.parse(target),
-                {StreamName.parse(name): str(column) for name, column in fields["sources"].items()},
+                {StreamId(int(stream)): str(column) for stream, column in fields["sources"].items()},
                 tuple(StatementWindow(str(column), *map(int, numbers)) for column, *numbers in fields["windows"]),
                 None if (lateness := fields.get("lateness_us")) is None else int(lateness),
             )
@@ -77,11 +77,11 @@ class LateEventsSpec:
 
 @dataclass(frozen=True, slots=True)
 class BatchRead:
-    """What a micro-batch read: for each stream, the events between two cuts. `watermark_us` is that of the batch before,
+    """What a micro-batch read: for each stream, by id since it may have been renamed, the events between two cuts. `watermark_us` is that of the batch before,
     for which Spark drops late events, and `own_watermark_us` its own."""
 
     watermark_us: int
-    parts: Mapping[StreamName, tuple[StreamCut, StreamCut]]
+    parts: Mapping[StreamId, tuple[StreamCut, StreamCut]]
     own_watermark_us: int = 0
 
 
@@ -92,12 +92,12 @@ def batch_read(checkpoint: CheckpointFolder, batch: int) -> BatchRead:
     """
     now = _entry(checkpoint, batch)
     before = _entry(checkpoint, batch - 1) if batch else _Entry(0, ())
-    begun: dict[StreamName, StreamCut] = {}
+    begun: dict[StreamId, StreamCut] = {}
     for offset in before.sources:
-        begun.setdefault(offset.stream, offset.cut)
-    parts: dict[StreamName, tuple[StreamCut, StreamCut]] = {}
+        begun.setdefault(offset.cut.stream, offset.cut)
+    parts: dict[StreamId, tuple[StreamCut, StreamCut]] = {}
     for offset in now.sources:
-        parts.setdefault(offset.stream, (begun.get(offset.stream, offset.origin), offset.cut))
+        parts.setdefault(offset.cut.stream, (begun.get(offset.cut.stream, offset.origin), offset.cut))
     return BatchRead(before.watermark_us, parts, now.watermark_us)
 
 
@@ -131,9 +131,9 @@ def late_publication(opened: Store, account: LateEventsSpec, read: BatchRead, ho
     stager = opened.stager(target.id, lease=hold.lease)
     lateness_us = account.lateness_us
     watermark_us = read.watermark_us if lateness_us is None else read.own_watermark_us - lateness_us
-    for name, time in account.sources.items():
-        if name in read.parts:
-            start, end = read.parts[name]
+    for source, time in account.sources.items():
+        if source in read.parts:
+            start, end = read.parts[source]
             names = [column for column in target.schema.columns.names if column != WATERMARK_COLUMN]
             for rows in _late_rows(opened, start, end, time, names, account.windows, watermark_us):
                 stager.write(rows)

@@ -26,7 +26,7 @@ from anabranch.spark.pipelines.query import (
     drop_views,
     late_account,
 )
-from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, id_text, note_made, save, stream_id
+from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, get, id_text, note_made, save, stream_id
 from anabranch.spark.pipelines.targets import StreamFeeders, check_replace, refuse_fed
 from anabranch.spark.session.spark_access import configure_access
 from anabranch.spark.source.following import FollowedRun
@@ -223,12 +223,14 @@ def _fed(made: Mapping[str, PreparedQuery]) -> list[StreamId]:
 
 def _settle(store: Store, row: PipelineRow, made: Mapping[str, PreparedQuery]) -> None:
     """Make the generation's starting places final. Idempotent: repeating it after a crash has the same result."""
+    before = get(store.catalog, row.name)  # its checkpoints may be those of a replay, in a folder of their own
+    left = () if before is None else tuple(output for output in before.outputs if output.checkpoint)
     save(store.catalog, row)  # from here on the previous generation is abandoned
     if row.restart.replace:
         for stream in _fed(_begun(row, made)):
             store.streams.truncate(stream, store.cuts.tail(stream))
     if row.restart.only is None:  # else some go on with theirs; a new generation has folders of its own
-        roots = (output_checkpoint(store, output.checkpoint).above(2) for output in row.outputs)
+        roots = (output_checkpoint(store, output.checkpoint).above(2) for output in (*left, *row.outputs))
         for root in {root.text: root for root in roots}.values():
             root.empty()
     save(store.catalog, replace(row, prepared=True))

@@ -93,7 +93,10 @@ class QueryMeter:
         self._late = None if prepared.late is None else prepared.late.target
         self._late_stream = None if prepared.late is None else str(step.statement.late_target)
         self._starts = {StreamName.parse(name): StreamCut.parse(cut) for name, cut in prepared.starts.items()}
-        self._reached = self._starts | _before(store, prepared)
+        self._names: dict[StreamId, list[StreamName]] = {}  # of a source; an alias is a further one
+        for name, cut in self._starts.items():
+            self._names.setdefault(cut.stream, []).append(name)
+        self._reached = self._starts | self._before(prepared)
         self._late_tail = None if self._late is None else store.cuts.tail(self._late)
         self._run_read = self._run_late = 0
         self._traced_to = -1  # the last batch that has a span
@@ -162,12 +165,21 @@ class QueryMeter:
         )
         return self._last
 
+    def _before(self, prepared: PreparedQuery) -> dict[StreamName, StreamCut]:
+        """Where the run begins in each source, if an earlier run committed a batch."""
+        try:
+            _, cuts = committed(self._store.catalog, prepared.checkpoint)
+        except (OSError, ValueError, LookupError, AnabranchError):  # a damaged checkpoint, which Spark will report
+            return {}
+        return {name: cut for stream, cut in cuts.items() for name in self._names.get(stream, ())}
+
     def _follow(self, spark_progress: Mapping[str, Any]) -> None:
         for source in spark_progress.get("sources", ()):
             offset = source.get("endOffset")
             offset = json.loads(offset) if isinstance(offset, str) else offset
-            if isinstance(offset, dict) and "stream" in offset:
-                self._reached[StreamName.parse(offset["stream"])] = cut_of(offset)
+            if isinstance(offset, dict) and "cut" in offset:
+                cut = cut_of(offset)
+                self._reached |= dict.fromkeys(self._names.get(cut.stream, ()), cut)
 
     def _reached_text(self) -> Mapping[str, str]:
         return {str(name): str(cut) for name, cut in self._reached.items()}
@@ -243,15 +255,6 @@ class QueryMeter:
             self._history.popleft()
         passed = now - self._history[0][0]
         return (read - self._history[0][1]) / passed if passed > 0 else 0.0
-
-
-def _before(store: Store, prepared: PreparedQuery) -> dict[StreamName, StreamCut]:
-    """Where the run begins in each source, if an earlier run committed a batch."""
-    try:
-        _, cuts = committed(store.catalog, prepared.checkpoint)
-    except (OSError, ValueError, LookupError, AnabranchError):  # a damaged checkpoint, which Spark will report
-        return {}
-    return {StreamName.parse(name): cut for name, cut in cuts.items()}
 
 
 def _asked(query: StreamingQuery) -> tuple[str, Mapping[str, Any]]:

@@ -394,8 +394,8 @@ def late_account(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec |
         return None
     emit = None if statement.windowed is None else statement.windowed.emit
     windows = _dropping(frame, statement) if emit is None else statement.windows
-    sources = {name: store.streams.get(name).schema.time for name in statement.sources.values()}
-    timed = {name: time for name, time in sources.items() if time is not None}
+    sources = [store.streams.get(name) for name in statement.sources.values()]
+    timed = {each.id: each.schema.time for each in sources if each.schema.time is not None}
     return (
         None
         if windows is None or not timed

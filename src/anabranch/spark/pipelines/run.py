@@ -27,6 +27,7 @@ from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import Step, plan
 from anabranch.spark.pipelines.prepare import check_present, prepare
 from anabranch.spark.pipelines.record import Restart
+from anabranch.spark.pipelines.replay_steps import replay_steps
 from anabranch.spark.pipelines.running import Pipeline
 from anabranch.spark.pipelines.session import session_with_log_file
 from anabranch.spark.pipelines.targets import check_sources, check_targets
@@ -105,6 +106,8 @@ def run(
     """
     text, name = _read(sql, name)
     steps = plan(text, parameters)
+    if deployed is not None and deployed.replay is not None:
+        steps = replay_steps(steps, deployed.replay)
     restart = _restart(start_from, by, replace, only)
     folder = None if checkpoints is None else os.fspath(checkpoints)
     asked = _Asked(
@@ -137,9 +140,11 @@ def run(
 @dataclass(frozen=True, slots=True)
 class DeployedRun:
     """A run of a deployed query, whose host holds the query in this epoch. Only one host does, so it takes the pipeline
-    from any earlier run of the query."""
+    from any earlier run of the query. `replay` is the version whose results it builds anew; see
+    `anabranch.deployments.replay`."""
 
     epoch: int
+    replay: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.catalog.state.query import QueryRestart
+from anabranch.catalog.state.query import QueryRestart, QueryRow
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.deployments.hosting import begin_run, followed_version, kept_versions, note_restart
 from anabranch.deployments.questions import answer, open_questions
@@ -213,7 +213,7 @@ class _Driver:
         row, version, restart = begin_run(self._store.catalog, name, epoch)
         pipeline = self._take_over(name, row.change) if restart is None else None
         if pipeline is None:
-            pipeline = self._begin(name, epoch, version, restart)
+            pipeline = self._begin(row, version, restart)
         with self._lock:
             self._running[name] = epoch, pipeline
             stopping = name in self._stopping
@@ -222,7 +222,8 @@ class _Driver:
             pipeline.finish()
         return pipeline
 
-    def _begin(self, name: str, epoch: int, version: QueryVersion, restart: QueryRestart | None) -> Pipeline:
+    def _begin(self, row: QueryRow, version: QueryVersion, restart: QueryRestart | None) -> Pipeline:
+        name, epoch = row.name, row.epoch
         if restart is not None and restart.upgrade and restart.only is None:
             restart = self._choose(name, epoch, version, restart)
         # The places of an upgrade are for those that start over.
@@ -237,7 +238,7 @@ class _Driver:
             replace=restart is not None and restart.replace,
             parameters=version.parameters,
             trigger_us=version.trigger_us,
-            deployed=DeployedRun(epoch),
+            deployed=DeployedRun(epoch, None if row.replaces is None else row.version),
             only=None if restart is None else restart.only,
         )
 

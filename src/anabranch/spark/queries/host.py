@@ -19,7 +19,7 @@ from anabranch import limits
 from anabranch.catalog.state.query import QueryLease, QueryRow
 from anabranch.deployments import hosting
 from anabranch.deployments.questions import open_questions, take
-from anabranch.errors import AnabranchError, Conflict, PipelineNotFound
+from anabranch.errors import AnabranchError, Conflict, InvalidArgument, PipelineNotFound
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import HOST_CUT_OFF, QUERY_NOTED
@@ -28,6 +28,7 @@ from anabranch.spark.pipelines import admin
 from anabranch.spark.queries.driver_process import DriverEvent, DriverProcess
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.spark.queries.protocol import ENDINGS
+from anabranch.spark.queries.replay import has_caught_up, swap_replay
 from anabranch.spark.queries.standbys import HotStandbys
 from anabranch.spark.stores import addresses_of
 from anabranch.store import Store
@@ -180,6 +181,8 @@ class QueryHost:
             if held.stopping and row.wanted == "stopped" and row.stop_now and not held.ending:
                 held.ending = True
                 held.driver.send(drop=name)
+            elif row.replaces is not None and not held.stopping and has_caught_up(self._store, row):
+                self._swap(name, held)
             elif row.restarts and held.change is not None and self._is_steady(held):
                 self._update(name, held, restarts=0, error=None)
         elif to_run:
@@ -202,6 +205,19 @@ class QueryHost:
         held.driver, held.change, held.stopping, held.ending = driver, None, False, False
         driver.send(run=name, epoch=held.row.epoch)
         self._note(name, held, f"version {held.row.version} {how} in driver {driver.pid}")
+
+    def _swap(self, name: str, held: _HeldQuery) -> None:
+        """Let a replay take the place of its query."""
+        try:
+            kept = swap_replay(self._store, held.row)
+        except InvalidArgument as exc:
+            self._fail(name, held, str(exc))
+            return
+        left = "; the earlier results are in " + ", ".join(kept.values()) if kept else ""
+        query = str(held.row.replaces)
+        self._logs.note(
+            query, f"version {held.row.version} takes over from its replay{left}", version=held.row.version, epoch=0
+        )
 
     def _delete(self, name: str, held: _HeldQuery) -> None:
         with suppress(PipelineNotFound):
@@ -229,13 +245,13 @@ class QueryHost:
             self._update(name, held, state="running")
             self._note(name, held, f"version {message['version']} runs")
         elif message.get("event") == "ended" and message.get("how") in ENDINGS:
-            asked = held.stopping
+            asked = held.stopping or self._has_changed(name, held)
             held.driver, held.change, held.stopping = None, None, False
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
 
     def _run_ended(self, name: str, held: _HeldQuery, how: str, error: str | None, *, asked: bool) -> None:
         self._standbys.drop(name)  # it would stop, or fail, in the same way
-        if how == "stopped":
+        if how == "stopped" or (asked and how == "lost"):
             self._note(name, held, "has stopped")
             if asked or held.row.wanted != "running":
                 self._update(name, held, state="waiting" if held.row.wanted == "running" else "stopped")
@@ -245,6 +261,11 @@ class QueryHost:
             self._fail(name, held, str(error))
         else:
             self._retry(name, held, str(error))
+
+    def _has_changed(self, name: str, held: _HeldQuery) -> bool:
+        """True if the query was changed under its run: that was a replay, which took its place."""
+        held.row = hosting.update(self._store.catalog, name, held.row.epoch, lambda row: row)
+        return held.change is not None and held.change != held.row.change
 
     def _ended(self, driver: DriverProcess) -> None:
         how = driver.end(0.0 if self._draining else _END_S)

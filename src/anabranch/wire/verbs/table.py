@@ -202,6 +202,7 @@ _QUERIES: Final = (
     StoreVerb("queries.get", store("read"), changes=False),
     StoreVerb("queries.list", store("read"), changes=False),
     StoreVerb("queries.plan", store("admin"), changes=False),
+    StoreVerb("queries.replay", store("admin")),
     StoreVerb("queries.rollback", store("admin")),
     StoreVerb("queries.state", store("read"), changes=False),
     StoreVerb("queries.start", store("manage")),

@@ -269,3 +269,25 @@ def test_other_requests_that_can_not_be_meant_are_refused(http: httpx.Client, st
         assert http.post(f"/v1/queries/none/{path}").json()["code"] == "query_not_found"
     for path in ("", "/versions", "/progress", "/logs"):
         assert http.get(f"/v1/queries/none{path}").json()["code"] == "query_not_found"
+
+
+def test_a_replay_is_a_query_until_it_takes_over(http: httpx.Client, store: Store) -> None:
+    http.put(MEANS, json={"sql": SQL, "parameters": {"size": "1 hour"}})
+    begun = http.post(f"{MEANS}/upgrade", json={"sql": "other", "replay": "head", "keep": False})
+    assert begun.status_code == 202
+    replay = begun.json()
+    assert (replay["name"], replay["replaces"], replay["version"]) == ("means-replay-2", "means", 2)
+    assert store.queries.get("means").version == 1
+    assert dict(store.queries.versions("means-replay-2")[0].parameters) == {"size": "1 hour"}
+    for path, body in (
+        ("", {"sql": "third"}),
+        ("/upgrade", {"sql": "third"}),
+        ("/upgrade", {"sql": "x", "replay": "head"}),
+    ):
+        refused = http.request("POST" if path else "PUT", f"{MEANS}{path}", json=body)
+        assert (refused.status_code, "is being replayed by 'means-replay-2'" in refused.text) == (409, True), path
+    assert "is a replay, and takes the place of 'means'" in http.put(f"{MEANS}-replay-2", json={"sql": "y"}).text
+    unknown = http.post(f"{MEANS}/upgrade", json={"sql": "x", "replay": "head", "from": "head"})
+    assert (unknown.status_code, "'from' is not expected here" in unknown.text) == (400, True)
+    assert http.delete(MEANS).status_code == 204
+    assert [info.name for info in store.queries.list()] == [], "its replay goes with it"

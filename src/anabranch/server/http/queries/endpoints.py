@@ -127,7 +127,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         summary="To a new version, with the state of what has not changed",
         parameters=(KEY,),
         body=json_content("QueryUpgrade"),
-        answers=_CHANGED,
+        answers={**_CHANGED, **json_answer("Query", "With replay: the query that builds the results anew.", "202")},
     ),
     _endpoint(
         "POST",

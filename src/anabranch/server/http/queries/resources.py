@@ -48,6 +48,8 @@ _ARGUMENTS: Final = {
     "from": "start_from",
     "by": "by",
     "replace": "replace_results",
+    "replay": "start_from",
+    "keep": "keep_results",
 }
 """The members of a body, and the arguments of the verbs that they are."""
 _OF_RUN: Final = ("from", "by", "replace")
@@ -103,8 +105,13 @@ async def rollback_query(call: HttpCall) -> Response:
 
 
 async def upgrade_query(call: HttpCall) -> Response:
-    """Deploy a new version that keeps the state of what has not changed."""
-    arguments = _arguments(await arguments_of(call), ("sql", "parameters", "trigger", *_OF_RUN))
+    """Deploy a new version that keeps the state of what has not changed; with `replay`, build all results anew and answer 202
+    with the query that does it."""
+    members = await arguments_of(call)
+    if isinstance(members, Mapping) and members.get("replay") is not None:
+        arguments = _arguments(members, ("sql", "parameters", "trigger", "replay", "by", "keep"))
+        return json_response(query_json(await done(call, "queries.replay", {**_named(call), **arguments})), 202)
+    arguments = _arguments(members, ("sql", "parameters", "trigger", *_OF_RUN))
     if "start_from" in arguments:
         arguments["restart_from"] = arguments.pop("start_from")
     return json_response(query_json(await done(call, "queries.upgrade", {**_named(call), **_sql(arguments)})))
@@ -153,6 +160,7 @@ def query_json(info: QueryInfo) -> dict[str, Any]:
         "standby": info.standby,
         "standby_state": info.standby_state,
         "standby_host": info.standby_host,
+        "replaces": info.replaces,
         "progress": [progress_json(each) for each in info.progress],
     }
 
