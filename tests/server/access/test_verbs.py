@@ -140,6 +140,7 @@ RIGHTS = {
     "queries.get": "R",
     "queries.list": "R",
     "queries.plan": "A",
+    "queries.replay": "A",
     "queries.rollback": "A",
     "queries.start": "M",
     "queries.state": "R",
