@@ -140,3 +140,15 @@ def test_a_copy_is_the_checkpoint_before_its_last_planned_batch(tmp_path: Path) 
 def test_a_query_that_computes_not_always_the_same_has_no_hot_standby(query: str, reason: str) -> None:
     with pytest.raises(InvalidArgument, match=reason):
         refuse_unfollowable(plan(f"CREATE STREAM out.x AS {query}"))
+
+
+def test_a_stream_that_was_renamed_is_followed_by_its_id(store: ab.Store, tmp_path: Path) -> None:
+    start, first = offsets(store, 1)
+    hold(store, "leader", "other")
+    renamed = replace(first, stream=StreamName("iot", "renamed"))
+    planned(tmp_path / "0001", 0, renamed)
+    follows = follower(store, tmp_path)
+    assert follows.end_of_batch(start) == renamed
+    planned(tmp_path / "00012", 0, first)
+    done(tmp_path / "0001", 0)
+    assert follows.is_published(0)

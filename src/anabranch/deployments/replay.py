@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.state.codec import stream_id, stream_id_text
 from anabranch.catalog.state.load_policy import LOAD_POLICY
 from anabranch.catalog.state.pipeline import PIPELINE, PipelineOutput, StoredPipeline
 from anabranch.catalog.state.query import QUERY, QueryRow, QueryState
@@ -58,7 +59,8 @@ def refuse_replayed(txn: Reading, row: QueryRow) -> None:
 def swap(txn: Writing, name: str, epoch: int, outputs: Sequence[PipelineOutput], now: Micros) -> Mapping[str, str]:
     """Let the replay `name`, held in `epoch`, take the place of its query. `outputs` are the statements of its version as
     the query itself would run them, in the order of the replay's. Returns the new names of the earlier results by their
-    present ones. Raises Conflict if the host has lost it, InvalidArgument if a name that it needs is that of another stream."""
+    present ones, of those that are kept. Raises Conflict if the host has lost it, InvalidArgument if a name that it needs is
+    that of another stream."""
     row = need_query(txn, name)
     if row.epoch != epoch or row.lease is None or row.replaces is None or row.wanted == "deleted":
         raise Conflict(f"query '{name}' is no longer held by this host")
@@ -79,7 +81,8 @@ def swap(txn: Writing, name: str, epoch: int, outputs: Sequence[PipelineOutput],
     changed = replace(query, version=version.number, changed_at=now, change=query.change + 1, restart=None)
     put_query(txn, replace(changed, state=state, restarts=0, retry_at=None, error=None))
     put_query(txn, replace(row, wanted="deleted", changed_at=now, change=row.change + 1, drop_results=not row.keeps))
-    return {before: str(after.name) for before, after in kept.items()}
+    left = {name for output in outputs for name in (output.target, *output.sides)} if row.keeps else set()
+    return {before: str(after.name) for before, after in kept.items() if before in left}
 
 
 def _named(pipeline: StoredPipeline, outputs: Sequence[PipelineOutput]) -> Iterator[tuple[StreamId, str]]:
@@ -87,9 +90,9 @@ def _named(pipeline: StoredPipeline, outputs: Sequence[PipelineOutput]) -> Itera
     for built, wanted in zip(pipeline.outputs, outputs, strict=True):
         for known, name in zip((built.target_id, *built.side_ids), (wanted.target, *wanted.sides), strict=True):
             assert known is not None, "it was prepared"
-            yield _id(known), name
+            yield stream_id(known), name
         if built.late_id is not None and wanted.late is not None:
-            yield _id(built.late_id), wanted.late
+            yield stream_id(built.late_id), wanted.late
 
 
 def _move_away(
@@ -104,7 +107,7 @@ def _move_away(
         info = txn.stream(name)
         if info is None:
             continue
-        if f"{info.id:016x}" not in own or info.name != name:
+        if stream_id_text(info.id) not in own or info.name != name:
             raise InvalidArgument(
                 f"'{name}' is not a stream that query '{query.name}' writes, so its replay can't take the name"
             )
@@ -193,10 +196,6 @@ def _moved(output: PipelineOutput, names: Mapping[str, str]) -> PipelineOutput:
 
     late = None if output.late is None else name(output.late)
     return replace(output, target=name(output.target), late=late, sides=tuple(map(name, output.sides)))
-
-
-def _id(text: str) -> StreamId:
-    return StreamId(int(text, 16))
 
 
 def add_replay(txn: Writing, query: QueryRow, version: QueryVersion, row: QueryRow) -> None:

@@ -245,8 +245,9 @@ class QueryHost:
             self._update(name, held, state="running")
             self._note(name, held, f"version {message['version']} runs")
         elif message.get("event") == "ended" and message.get("how") in ENDINGS:
-            asked = held.stopping or self._has_changed(name, held)
-            held.driver, held.change, held.stopping = None, None, False
+            asked, change = held.stopping, held.change
+            held.driver, held.change, held.stopping = None, None, False  # first: the store may not answer now
+            asked = asked or self._has_changed(name, held, change)
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
 
     def _run_ended(self, name: str, held: _HeldQuery, how: str, error: str | None, *, asked: bool) -> None:
@@ -262,10 +263,10 @@ class QueryHost:
         else:
             self._retry(name, held, str(error))
 
-    def _has_changed(self, name: str, held: _HeldQuery) -> bool:
-        """True if the query was changed under its run: that was a replay, which took its place."""
-        held.row = hosting.update(self._store.catalog, name, held.row.epoch, lambda row: row)
-        return held.change is not None and held.change != held.row.change
+    def _has_changed(self, name: str, held: _HeldQuery, change: int | None) -> bool:
+        """True if the query was changed under its run of `change`: by a replay that took its place."""
+        self._update(name, held)
+        return change is not None and change != held.row.change
 
     def _ended(self, driver: DriverProcess) -> None:
         how = driver.end(0.0 if self._draining else _END_S)

@@ -160,7 +160,7 @@ class FollowedBatches:
 
 def _offset_in(text: str, start: SourceOffset) -> SourceOffset:
     lines = {line: SourceOffset.from_json(parse_json(line)) for line in text.splitlines()[2:] if line.startswith("{")}
-    found = [each for each in lines.values() if each.stream == start.stream]
+    found = [each for each in lines.values() if each.cut.stream == start.cut.stream]
     if len(found) != 1:  # two sources of one stream, which Spark does not tell apart here
         raise Conflict(f"the leader's batch ends {len(found)} times in {start.stream}, so it can't be followed")
     return found[0]
@@ -169,4 +169,6 @@ def _offset_in(text: str, start: SourceOffset) -> SourceOffset:
 def _essence(text: str) -> tuple[Any, ...]:
     """What a batch's results depend on: its watermark, and where it ends in each source."""
     _, settings, *lines = text.splitlines()
-    return parse_json(settings)["batchWatermarkMs"], *(parse_json(each) for each in lines if each.startswith("{"))
+    offsets = [parse_json(each) for each in lines if each.startswith("{")]
+    # Without the name: a stream may have been renamed, and its cuts have its id.
+    return parse_json(settings)["batchWatermarkMs"], *({**each, "stream": None} for each in offsets)

@@ -1,0 +1,109 @@
+"""A replay takes the place of its query, as state of the store: no host runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from anabranch.catalog.state.codec import stream_id_text
+from anabranch.catalog.state.pipeline import PIPELINE, PipelineHolder, PipelineOutput, Restart, StoredPipeline
+from anabranch.catalog.state.query import QueryLease
+from anabranch.deployments import hosting
+from anabranch.deployments.replay import replay_stream, swap
+from anabranch.errors import Conflict, InvalidArgument, QueryNotFound
+from anabranch.model.ids import Micros
+from anabranch.model.names import StreamName
+from anabranch.store import Store
+
+MEANS = PipelineOutput("out/means", "out/means_late", ("in/raw",), 1, "f", sides=("out/hot",))
+
+
+def run(store: Store, query: str, output: PipelineOutput, *, fingerprint: str) -> None:
+    """The state that a driver leaves which runs a query of this one statement."""
+    names = [StreamName.parse(each) for each in (output.target, str(output.late), *output.sides)]
+    target, late, side = (store.streams.create(name, schema=pa.schema([("n", pa.int64())])).id for name in names)
+    fed = replace(
+        output,
+        target_id=stream_id_text(target),
+        late_id=stream_id_text(late),
+        side_ids=(stream_id_text(side),),
+        checkpoint=f"pipelines/{query}",
+        starts={"in/raw": "2bcd55e1e5c62ee7:0000000000000000@0"},
+        fingerprint=fingerprint,
+    )
+    made = tuple(sorted(fed.ids))
+    holder = PipelineHolder(1, "host", f"query:1:{query}")
+    row = StoredPipeline(query, "", (fed,), 1, True, Restart(), "running", 1, 2, 3, holder=holder, made=made)
+    with store.catalog.writing(f"pipeline {query}") as txn:
+        txn.put_state(PIPELINE, query, row)
+    lease = QueryLease(query, 1, "host", Micros(store.runtime.clock.now() + 60_000_000))
+    assert hosting.claim(store.catalog, query, lease, now=store.runtime.clock.now()) is not None
+
+
+def replayed(store: Store, *, keep: bool = True) -> str:
+    """A query that runs, and its replay, which has caught up; returns its name."""
+    store.scopes.create("out")
+    store.queries.deploy("means", "one")
+    run(store, "means", MEANS, fingerprint="old")
+    name = store.queries.replay("means", "two", keep_results=keep).name
+    built, late, side = (
+        str(replay_stream(StreamName.parse(each), 2)) for each in ("out/means", "out/means_late", "out/hot")
+    )
+    run(store, name, replace(MEANS, target=built, late=late, sides=(side,)), fingerprint="shadow")
+    return name
+
+
+def swapped(store: Store, name: str, epoch: int = 1) -> dict[str, str]:
+    with store.catalog.writing() as txn:
+        return dict(swap(txn, name, epoch, [replace(MEANS, fingerprint="new")], store.runtime.clock.now()))
+
+
+def pipeline(store: Store, name: str) -> StoredPipeline:
+    with store.catalog.reading() as txn:
+        found = txn.state(PIPELINE, name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_new_results_take_the_names_and_the_query_their_checkpoints(anywhere: Store, keep: bool) -> None:
+    name = replayed(anywhere, keep=keep)
+    before = {each: anywhere.streams.get(each).id for each in ("out/means", "out/hot", "out/means_late")}
+    built = {each: anywhere.streams.get(str(replay_stream(StreamName.parse(each), 2))).id for each in before}
+    anywhere.aliases.add("out/means", "out/mean")
+    kept = swapped(anywhere, name)
+    assert kept == ({"out/means": "out/means_v1", "out/hot": "out/hot_v1"} if keep else {})
+    assert {each: anywhere.streams.get(each).id for each in before} == built
+    assert anywhere.streams.get("out/mean").id == built["out/means"]
+    assert anywhere.streams.get("out/means_v1").id == before["out/means"]
+    assert (anywhere.queries.get("means").version, anywhere.queries.get("means").wanted) == (2, "running")
+    assert [each.text for each in anywhere.queries.versions("means")] == ["one", "two"]
+    (output,) = pipeline(anywhere, "means").outputs
+    assert (output.target, output.late, output.sides) == (MEANS.target, MEANS.late, MEANS.sides)
+    assert (output.fingerprint, output.checkpoint) == ("new", f"pipelines/{name}")
+    (left,) = pipeline(anywhere, name).outputs
+    assert (left.target, left.sides, left.checkpoint) == ("out/means_v1", ("out/hot_v1",), "pipelines/means")
+    assert pipeline(anywhere, "means").holder is None and pipeline(anywhere, name).holder is None
+    assert anywhere.queries.get(name).wanted == "deleted"
+    with pytest.raises(Conflict, match="no longer held"):
+        swapped(anywhere, name)
+
+
+def test_a_replay_that_was_lost_or_lacks_a_name_changes_nothing(anywhere: Store) -> None:
+    name = replayed(anywhere)
+    with pytest.raises(Conflict, match="no longer held"):
+        swapped(anywhere, name, epoch=2)
+    anywhere.streams.rename("out/hot", "out/warm")
+    anywhere.streams.create("out/hot", schema=pa.schema([("n", pa.int64())]))
+    with pytest.raises(InvalidArgument, match="'out/hot' is not a stream that query 'means' writes"):
+        swapped(anywhere, name)
+    assert anywhere.queries.get("means").version == 1
+    assert anywhere.streams.get("out/means").id == int(str(pipeline(anywhere, "means").outputs[0].target_id), 16)
+    anywhere.queries.delete(name)
+    assert anywhere.queries.get(name).wanted == "deleted"
+    with pytest.raises(Conflict, match="is being deleted"):
+        anywhere.queries.replay("means")
+    with pytest.raises(QueryNotFound):
+        anywhere.queries.replay("other")
