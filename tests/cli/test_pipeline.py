@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
+from anabranch.catalog.state.codec import stream_id_text
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.plan import plan
 from tests.cli.kit import Line
@@ -69,7 +70,7 @@ def test_only_what_a_pipeline_made_is_deleted_and_the_rest_is_said_to_stay(senso
     kept = "iot/means is kept: this pipeline did not make it"
     assert kept in sensors("pipeline", "reset", "means", "--drop-results", "--yes").err
     with ab.connect(sensors.store, create=True) as store:
-        ident = row_of.id_text(store.streams.get("iot/means").id)
+        ident = stream_id_text(store.streams.get("iot/means").id)
     finished_row(sensors, target_id=ident)
     assert kept in sensors("pipeline", "delete", "means", "--drop-results", "--yes").err
     finished_row(sensors, target_id=ident, made=(ident,))
@@ -85,7 +86,7 @@ def test_the_same_file_under_another_name_is_refused_before_spark_starts(
 ) -> None:
     sensors("stream", "create", "iot/means")
     with ab.connect(sensors.store, create=True) as store:
-        finished_row(sensors, target_id=row_of.id_text(store.streams.get("iot/means").id))
+        finished_row(sensors, target_id=stream_id_text(store.streams.get("iot/means").id))
     again = file.rename(tmp_path / "again.sql")
     refused = sensors.refused("pipeline", "run", again)
     assert refused.startswith("pipeline 'means' already writes to 'iot/means'")

@@ -28,7 +28,7 @@ class PipelineOutput:
     `starts` holds where its first batch began: for each source, a cut as text. `checkpoint`: see `home.output_place`.
 
     `target_id`, `late_id` and `side_ids`, those of its side outputs `sides`, are the ids of the streams that it feeds, as
-    `id_text` writes them. Ids, because the streams may be renamed and other streams may take their names. None, and no
+    `stream_id_text` writes them. Ids, because the streams may be renamed and other streams may take their names. None, and no
     `side_ids`, before the first preparation."""
 
     target: str

@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from anabranch.catalog.state.codec import stream_id
 from anabranch.errors import NotFound, PipelineNotFound, PipelineRunning, StreamNotFound
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint_places import LOG, log_folder, output_checkpoint
-from anabranch.spark.pipelines.record import PipelineRow, stream_id
+from anabranch.spark.pipelines.record import PipelineRow
 from anabranch.spark.pipelines.targets import StreamFeeders
 from anabranch.store import Store
 

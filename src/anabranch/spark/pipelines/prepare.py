@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from anabranch.catalog.state.codec import stream_id, stream_id_text
 from anabranch.errors import InvalidArgument, NotFound
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
@@ -26,7 +27,7 @@ from anabranch.spark.pipelines.query import (
     drop_views,
     late_account,
 )
-from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, get, id_text, note_made, save, stream_id
+from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, get, note_made, save
 from anabranch.spark.pipelines.targets import StreamFeeders, check_replace, refuse_fed
 from anabranch.spark.session.spark_access import configure_access
 from anabranch.spark.source.following import FollowedRun
@@ -109,18 +110,18 @@ def prepare(
             late_id = None
             if late is not None:
                 late_id = store.streams.get(step.statement.late_target).id
-                output = replace(output, late=str(late.target), late_id=id_text(late_id))
+                output = replace(output, late=str(late.target), late_id=stream_id_text(late_id))
                 late = replace(late, target=late_id)
             else:
                 output = replace(output, late=None, late_id=None)
             sides = tuple(store.streams.get(side.target).id for side in step.statement.sides)
-            output = replace(output, target_id=id_text(target), side_ids=tuple(map(id_text, sides)))
+            output = replace(output, target_id=stream_id_text(target), side_ids=tuple(map(stream_id_text, sides)))
             outputs.append(output)
             checkpoint = _reached(spark, store, output)
             made[step.target] = PreparedQuery(query.frame, target, late, checkpoint, output.starts, sides)
         if not row.prepared and row.restart.replace:
             check_replace(store, row.name, _fed(_begun(row, made)))
-        note_made(store.catalog, row.name, row.holder, [id_text(each) for each in created])
+        note_made(store.catalog, row.name, row.holder, [stream_id_text(each) for each in created])
     except BaseException:
         for hold in held or ():
             hold.leave()
@@ -201,7 +202,7 @@ def _refuse_fed(
     statement = step.statement
     for name in (*statement.results, *([statement.late_target] if late is not None else [])):
         stream = store.streams.find(name)
-        own = stream is not None and id_text(stream.id) in output.ids
+        own = stream is not None and stream_id_text(stream.id) in output.ids
         if not own and not (row.prepared and output.target_id is None):
             refuse_fed(feeders, row.name, name, stream)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
+from anabranch.catalog.state.codec import stream_id_text
 from anabranch.errors import InvalidArgument, InvalidSql, NotFound, StreamExists
 from anabranch.model.columns import RESERVED, TIME_TYPE
 from anabranch.model.cut import StreamCut
@@ -24,7 +25,6 @@ from anabranch.spark.explain import explain
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
-from anabranch.spark.pipelines.record import id_text
 from anabranch.spark.pipelines.shed_frame import refuse_unestimated, shed_frame, shed_options
 from anabranch.spark.pipelines.side_outputs import outputs_sql
 from anabranch.spark.pipelines.statement import Statement
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AnalyzedQuery", "analyze", "check_streams", "create_streams", "drop_views", "late_account", "start"]
 
-Made: TypeAlias = Collection[str]  # ids of streams, as `id_text` writes them
+Made: TypeAlias = Collection[str]  # ids of streams, as `stream_id_text` writes them
 
 _FORMAT = "anabranch"
 _WINDOW_END = re.compile(r"\b(?:count_)?window\s*\.\s*end\s+(?:as\s+)?`?(\w+)`?", re.IGNORECASE)
@@ -310,7 +310,7 @@ def _as_invalid_sql(store: Store, step: Step, row: str, made: Made) -> Iterator[
         yield
     except StreamExists as exc:
         present = store.streams.find(exc.stream)
-        own = present is not None and id_text(present.id) in made
+        own = present is not None and stream_id_text(present.id) in made
         what = f"anabranch pipeline reset {row} --drop-results" if own else f"anabranch stream delete {exc.stream}"
         raise InvalidSql(
             f"'{exc.stream}' exists with other columns, key or time than this statement gives; name another target, or if "

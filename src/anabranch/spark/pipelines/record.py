@@ -13,6 +13,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from anabranch.catalog.port import Catalog, Reading, Writing
+from anabranch.catalog.state.codec import stream_id, stream_id_text
 from anabranch.catalog.state.pipeline import (
     PIPELINE,
     PipelineHolder,
@@ -23,7 +24,7 @@ from anabranch.catalog.state.pipeline import (
 )
 from anabranch.catalog.state.pipeline_results import PIPELINE_RESULTS, ResultsRow
 from anabranch.errors import Conflict, InvalidArgument, PipelineNotFound, PipelineRunning
-from anabranch.model.ids import Micros, StreamId
+from anabranch.model.ids import Micros
 from anabranch.model.names import check_plain_name
 from anabranch.spark.pipelines.process import is_running, started_us
 
@@ -38,7 +39,6 @@ __all__ = [
     "finish",
     "former_feeders",
     "get",
-    "id_text",
     "note_made",
     "refuse_changed",
     "refuse_lost",
@@ -46,7 +46,6 @@ __all__ = [
     "remove",
     "rows",
     "save",
-    "stream_id",
     "this_process",
 ]
 
@@ -82,16 +81,6 @@ class PipelineRow(StoredPipeline):
         return asdict(self) | {"state": self.state_at(now)}
 
 
-def id_text(stream: StreamId) -> str:
-    """A stream's id as stored in rows: as text, because not every JSON parser supports 63-bit integers."""
-    return f"{stream:016x}"
-
-
-def stream_id(text: str) -> StreamId:
-    """The inverse of `id_text`."""
-    return StreamId(int(text, 16))
-
-
 def this_process(token: str) -> PipelineHolder:
     """This process as a holder."""
     return PipelineHolder(os.getpid(), socket.gethostname(), token, started_us(os.getpid()))
@@ -119,9 +108,9 @@ def find(catalog: Catalog, name: str) -> PipelineRow:
 
 
 def former_feeders(catalog: Catalog) -> dict[str, str]:
-    """The names of deleted pipelines by the ids of the streams that they left results in, as `id_text` writes them."""
+    """The names of deleted pipelines by the ids of the streams that they left results in, as `stream_id_text` writes them."""
     with catalog.reading() as txn:
-        return {id_text(stream): left.pipeline for stream, left in txn.states(PIPELINE_RESULTS)}
+        return {stream_id_text(stream): left.pipeline for stream, left in txn.states(PIPELINE_RESULTS)}
 
 
 # during a run

@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anabranch.catalog.state.codec import stream_id, stream_id_text
 from anabranch.errors import InvalidArgument, InvalidSql, NotFound, ScopeRenamed, StreamHasPipeline, StreamRenamed
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
 from anabranch.spark.pipelines import record as row_of
-from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, Restart, id_text, stream_id
+from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, Restart
 from anabranch.store import Store
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class StreamFeeders:
 
     def of(self, name: StreamName | None, stream: StreamId | None) -> str | None:
         """The pipeline that feeds a stream, given by its name, its id or both; None if none does."""
-        found = None if stream is None else self.ids.get(id_text(stream))
+        found = None if stream is None else self.ids.get(stream_id_text(stream))
         return found or (None if name is None else self.names.get(str(name)))
 
 
@@ -117,7 +118,7 @@ def _find(store: Store, name: StreamName, line: int) -> StreamInfo | None:
 
 
 def _is_own(output: PipelineOutput | None, stream: StreamInfo | None) -> bool:
-    return output is not None and stream is not None and id_text(stream.id) in output.ids
+    return output is not None and stream is not None and stream_id_text(stream.id) in output.ids
 
 
 def refuse_fed(feeders: StreamFeeders, name: str, target: StreamName, stream: StreamInfo | None) -> None:
@@ -129,7 +130,7 @@ def refuse_fed(feeders: StreamFeeders, name: str, target: StreamName, stream: St
 
 def _refuse_left(store: Store, feeders: StreamFeeders, name: str, target: StreamInfo | None) -> None:
     """Raise StreamHasPipeline if the target still holds results of a deleted pipeline."""
-    former = None if target is None else feeders.former.get(id_text(target.id))
+    former = None if target is None else feeders.former.get(stream_id_text(target.id))
     if target is None or former is None or store.cuts.head(target.id) == store.cuts.tail(target.id):
         return
     raise StreamHasPipeline(str(target.name), former, name, deleted=True)
@@ -155,7 +156,7 @@ def _refuse_replaced(
     stream of late events is allowed and created again: those of an ephemeral pipeline are deleted automatically."""
     results = [(label, known, targets.get(StreamName.parse(label))) for label, known in output.results]
     for label, known, found in (*results, (output.late, output.late_id, late)):
-        if known is None or (found is not None and id_text(found.id) == known):
+        if known is None or (found is not None and stream_id_text(found.id) == known):
             continue
         before = store.streams.find(stream_id(known))
         if before is not None:
