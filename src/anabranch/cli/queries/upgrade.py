@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,7 @@ from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import FileArgument, ParamOption, parse_starts, read_statements
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
+from anabranch.model.cut import HEAD
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
@@ -78,45 +79,51 @@ def upgrade(
       anabranch queries upgrade means means.sql --restart-from -1d --replace --yes
       anabranch queries upgrade means means.sql --replay -7d
     """
-    if replay and (restart_from or plan_only):
-        raise InvalidArgument("--replay computes all results anew: expected neither --restart-from nor --plan with it")
+    if replay and (restart_from or plan_only or replace):
+        raise InvalidArgument(
+            "--replay computes all results anew: expected none of --restart-from, --replace and --plan with it"
+        )
+    if not replay and not (keep and wait):
+        raise InvalidArgument("--drop and --no-wait belong to --replay, which is missing")
     with open_store(store) as opened:
         text, parameters = read_statements(file), parse_pairs(param, "a parameter") if param else None
+        if plan_only:
+            _print_plan(_plan(opened, name, text, parameters), as_json)
+            return
         if replay:
             if not keep:
                 confirm(f"Drop the earlier results of query '{name}' once the new ones take over?", yes=yes)
-            starts = parse_starts(opened, replay) or []
-            made = opened.queries.replay(
+            info = opened.queries.replay(
                 name,
                 text,
-                start_from=starts,
+                start_from=parse_starts(opened, replay) or HEAD,
                 by=time_kind(by),
                 parameters=parameters,
                 trigger=trigger,
                 keep_results=keep,
             )
-            info = wait_for_replay(opened, made) if wait else made
-            print_change(info, as_json)
-            return
-        found = _plan(opened, name, text, parameters)
-        if plan_only:
-            _print_plan(found, as_json)
-            return
-        from anabranch.deployments.upgrades import check_upgrade
-
-        check_upgrade(found, places=bool(restart_from))
-        if replace and restart_from:
-            confirm(f"Drop the earlier results in {', '.join(found.restarts) or 'no stream'}?", yes=yes)
-        info = opened.queries.upgrade(
-            name,
-            text,
-            parameters=parameters,
-            trigger=trigger,
-            restart_from=parse_starts(opened, restart_from),
-            by=time_kind(by),
-            replace_results=replace,
-        )
+            info = wait_for_replay(opened, info) if wait else info
+        else:
+            _check(_plan(opened, name, text, parameters), restart_from, replace=replace, yes=yes)
+            info = opened.queries.upgrade(
+                name,
+                text,
+                parameters=parameters,
+                trigger=trigger,
+                restart_from=parse_starts(opened, restart_from),
+                by=time_kind(by),
+                replace_results=replace,
+            )
     print_change(info, as_json)
+
+
+def _check(found: UpgradePlan, restart_from: Sequence[str] | None, *, replace: bool, yes: bool) -> None:
+    """Refuse what can't be upgraded, and ask before earlier results are dropped."""
+    from anabranch.deployments.upgrades import check_upgrade
+
+    check_upgrade(found, places=bool(restart_from))
+    if replace and restart_from:
+        confirm(f"Drop the earlier results in {', '.join(found.restarts) or 'no stream'}?", yes=yes)
 
 
 def _plan(store: Store, name: str, text: str, parameters: Mapping[str, str] | None) -> UpgradePlan:
