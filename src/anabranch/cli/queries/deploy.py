@@ -43,8 +43,8 @@ def deploy(
         typer.Option(
             "--standby",
             metavar="warm|hot",
-            help="What takes over when a driver or host ends: a started driver, or one that runs the query too "
-            "[default: as it is, at first warm].",
+            help="What takes over when a driver or host ends: a started driver, or one that runs the query too. "
+            "Default: as it is, at first warm.",
             show_default=False,
         ),
     ] = None,
