@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
 from tests.debian import debian_folder
 from tests.ports import free_port
-from tests.waiting import PATIENCE_S, until
+from tests.server.http.reference_server import reference_server
 
 
 def influx_programs() -> Path:
@@ -35,20 +32,8 @@ def influxdb(folder: Path) -> Iterator[str]:
         "MONITOR_STORE_ENABLED": "false",
     }
     environment = {**os.environ, **{f"INFLUXDB_{name}": value for name, value in settings.items()}}
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen([str(programs / "influxd")], stdout=log, stderr=log, env=environment)
     url = f"http://127.0.0.1:{port}"
-
-    def answers() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()[-2000:]
-        try:
-            return httpx.get(f"{url}/ping").status_code == 204
-        except httpx.TransportError:
-            return False
-
-    try:
-        until(answers, PATIENCE_S)
-        yield url
-    finally:
-        process.kill()
-        process.wait(PATIENCE_S)
+    with reference_server(
+        [str(programs / "influxd")], folder, url, ready="/ping", status=204, env=environment
+    ) as answering:
+        yield answering

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
 from tests.debian import debian_folder
 from tests.ports import free_port
-from tests.waiting import PATIENCE_S, until
+from tests.server.http.reference_server import reference_server
 
 
 @contextmanager
@@ -30,20 +28,5 @@ def prometheus(folder: Path, openmetrics: str) -> Iterator[str]:
         f"--web.listen-address=127.0.0.1:{port}",
         "--enable-feature=promql-at-modifier,promql-negative-offset",
     ]
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-
-    def answers() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()[-2000:]
-        try:
-            return httpx.get(f"{url}/-/ready").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    try:
-        until(answers, PATIENCE_S)
+    with reference_server(command, folder, f"http://127.0.0.1:{port}", ready="/-/ready", status=200) as url:
         yield url
-    finally:
-        process.kill()
-        process.wait(PATIENCE_S)
