@@ -20,6 +20,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "catalog.test_damaged_rows": DAMAGE,
     "catalog.test_state_lookups": PARTS,
     "deployments.test_hosting": "a host opens the store itself",
+    "deployments.test_replaying": "swaps queries as a host does, which opens the store itself",
     "deployments.test_results": "reads through a broker too",
     "export.test_metrics": "counts what the embedded store does",
     "log.checking.test_check": PARTS,

@@ -102,6 +102,10 @@ def upgrade_query(store: Store) -> object:
     return store.queries.upgrade("q", "third", request="r")
 
 
+def replay_query(store: Store) -> object:
+    return store.queries.replay("q", "third", request="r")
+
+
 def roll_back_query(store: Store) -> object:
     return store.queries.rollback("q", request="r")
 
@@ -161,6 +165,7 @@ AT_ONCE: tuple[Verb, ...] = (
     load,
     deploy_query,
     upgrade_query,
+    replay_query,
     roll_back_query,
     start_query,
     stop_query,

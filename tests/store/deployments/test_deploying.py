@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from anabranch import limits
-from anabranch.catalog.state.query import QueryLease, QueryStandby
+from anabranch.catalog.state.query import QueryLease
 from anabranch.deployments import hosting
 from anabranch.errors import Conflict, InvalidArgument, QueryNotFound, RequestMismatch, TooLarge
 from anabranch.model.ids import Micros
@@ -131,39 +129,3 @@ def test_the_oldest_versions_are_forgotten(store: Store, monkeypatch: pytest.Mon
     for number in range(5):
         store.queries.deploy("q", str(number))
     assert [(each.number, each.text) for each in store.queries.versions("q")] == [(3, "2"), (4, "3"), (5, "4")]
-
-
-def test_a_hot_standby_is_left_to_a_host_that_does_not_run_the_query(anywhere: Store) -> None:
-    queries, catalog = anywhere.queries, anywhere.catalog
-    now = anywhere.runtime.clock.now()
-    until = Micros(now + 10_000_000)
-    assert queries.deploy("q", "one").standby == "warm"
-    info = queries.deploy("q", "one", standby="hot")
-    assert (info.version, info.standby, info.standby_state) == (1, "hot", "none")
-    assert queries.deploy("q", "one").standby == "hot"
-    row = hosting.claim(catalog, "q", QueryLease("a", 1, "host", until), now=now)
-    assert row is not None
-    assert not hosting.wants_standby(row, "b", now, settled=True)  # it does not run yet
-    row = hosting.update(catalog, "q", row.epoch, lambda row: replace(row, state="running"))
-    assert [hosting.wants_standby(row, each, now, settled=False) for each in "ab"] == [False, True]
-    assert hosting.wants_standby(row, "a", now, settled=True)
-    own = QueryStandby("a", 1, "host", until, row.change)
-    assert hosting.claim_standby(catalog, "q", own, now=now)
-    assert queries.get("q").standby_state == "starting"
-    assert hosting.claim_standby(catalog, "q", replace(own, token="b", pid=2), now=now)  # it does not run the query
-    assert not hosting.claim_standby(catalog, "q", replace(own, token="c"), now=now)
-    with pytest.raises(Conflict):
-        hosting.update_standby(catalog, "q", "a", lambda standby: replace(standby, ready=True))
-    hosting.update_standby(catalog, "q", "b", lambda standby: replace(standby, ready=True))
-    info = queries.get("q")
-    assert (info.standby_state, info.standby_host) == ("ready", "2@host")
-    (row,) = hosting.queries(catalog)
-    late = Micros(until + 1_000_000)
-    found = replace(row, hot_standby=replace(own, token="b", ready=True, until=Micros(until + 9_000_000)))
-    assert hosting.is_free(found, late)
-    assert [hosting.leaves_to_standby(found, each, late, wait_us=3_000_000) for each in "ab"] == [True, False]
-    assert not hosting.leaves_to_standby(found, "a", Micros(until + 4_000_000), wait_us=3_000_000)
-    hosting.release_standby(catalog, "q", "b")
-    assert queries.get("q").standby_state == "none"
-    with pytest.raises(InvalidArgument, match="expected standby as 'warm' or 'hot', got 'cold'"):
-        queries.deploy("q", "one", standby="cold")  # type: ignore[arg-type]

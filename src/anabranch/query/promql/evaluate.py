@@ -60,6 +60,7 @@ class Evaluation:
         """The value of a query. Raises InvalidSql, QueryLimitExceeded."""
         with np.errstate(all="ignore"):
             found = self._value(node)
+        self.check()  # the last step may have been the long one
         return merged(found) if isinstance(found, SeriesVector) else found
 
     def _value(self, node: PromNode) -> PromValue:
