@@ -1,4 +1,4 @@
-"""A few tests that share the machine with others are run a second time; nothing else is, and what fails twice has failed."""
+"""The files of a few failed tests that share the machine with others are run a second time; nothing else is, and what fails twice has failed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def test_once():
     if not before.exists():
         before.touch()
         raise AssertionError("the first time")
+"""
+GOES_ON = """
+made = []
+
+def test_first():
+    made.append(1)
+
+def test_second():
+    assert made == [1]
+    once()
 """
 FAILS = "def test_always():\n    raise AssertionError('each time')\n"
 
@@ -43,6 +53,12 @@ def test_a_test_that_passes_alone_is_named_as_unreliable(tmp_path: Path) -> None
     assert "UNRELIABLE: failed among the others, passed alone: tests/spark/test_it.py::test_once" in printed
 
 
+def test_a_test_that_goes_on_where_another_ended_is_run_behind_it(tmp_path: Path) -> None:
+    code, printed = run(tmp_path, {"tests/spark/test_it.py": FAILS_ONCE.replace("def test_once", "def once") + GOES_ON})
+    assert code == 0
+    assert "passed alone: tests/spark/test_it.py::test_second" in printed
+
+
 @pytest.mark.slow
 def test_a_test_that_fails_twice_has_failed(tmp_path: Path) -> None:
     code, printed = run(tmp_path, {"tests/spark/test_once.py": FAILS_ONCE, "tests/cli/test_it.py": FAILS})
@@ -54,7 +70,10 @@ def test_a_test_that_fails_twice_has_failed(tmp_path: Path) -> None:
     ("failed", "reason"),
     [
         (["tests/unit/core/test_it.py::test_once"], "test_once does not depend on the load of the machine"),
-        ([f"tests/cli/test_it.py::test_{number}" for number in range(4)], "4 tests failed; at most 3 are run again"),
+        (
+            [f"tests/cli/test_{number}.py::test_it" for number in range(4)],
+            "tests of 4 files failed; at most 3 are run again",
+        ),
         (["tests/cli/test_it.py"], "does not depend on the load of the machine"),  # a file that can't be imported
         ([], "no failed test is on record"),
     ],
