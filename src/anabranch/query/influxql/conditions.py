@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.measurement import Measurement
+from anabranch.query.influxql.relation import SourceRelation
+from anabranch.query.influxql.sql_text import literal, number_sql
 from anabranch.query.influxql.syntax import (
     Constant,
     Duration,
@@ -16,23 +16,11 @@ from anabranch.query.influxql.syntax import (
     Reference,
     RegularExpression,
 )
-from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, parse_time
+from anabranch.query.influxql.times import TimeRange, parse_time
 
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC: Final = ("+", "-", "*", "/", "%", "&", "|", "^")
 _COMPARED: Final = ("=", "!=", "<", "<=", ">", ">=")
-
-
-@dataclass(frozen=True, slots=True)
-class TimeRange:
-    """From `start` to `stop` in nanoseconds, both inclusive."""
-
-    start: int = TIME_MIN
-    stop: int = TIME_MAX
-
-    def within(self, other: TimeRange) -> TimeRange:
-        """What both have in common."""
-        return TimeRange(max(self.start, other.start), min(self.stop, other.stop))
 
 
 def split_condition(where: Expression | None, now: int, zone: str | None = None) -> tuple[TimeRange, Expression | None]:
@@ -89,30 +77,20 @@ def _moment(expression: Expression, now: int, zone: str | None) -> int:
     raise InvalidSql("expected a time to be compared with a time, now(), a number or a duration")
 
 
-def time_sql(measurement: Measurement, times: TimeRange) -> str | None:
-    """The condition that a row is in the time range, or None for all times. Streams have microseconds."""
-    column, parts = quoted(measurement.time), []
-    if times.start != TIME_MIN:
-        parts.append(f"{column} >= make_timestamptz({-(-times.start // US)})")
-    if times.stop != TIME_MAX:
-        parts.append(f"{column} <= make_timestamptz({times.stop // US})")
-    return " AND ".join(parts) or None
-
-
-def condition_sql(expression: Expression, measurement: Measurement) -> str:
-    """A condition on tags and fields. A tag that a row does not have is the empty text, and so is a name that the
-    measurement does not have; a field that it does not have meets no condition. Raises InvalidSql."""
+def condition_sql(expression: Expression, relation: SourceRelation) -> str:
+    """A condition on tags and fields. A tag that a row does not have is the empty text, and so is a name that the relation
+    does not have; a field that a row does not have meets no condition. Raises InvalidSql."""
     match expression:
         case Operation("AND" | "OR" as operator, left, right):
-            return f"({condition_sql(left, measurement)} {operator} {condition_sql(right, measurement)})"
+            return f"({condition_sql(left, relation)} {operator} {condition_sql(right, relation)})"
         case Operation("=~" | "!~" as operator, left, RegularExpression(pattern)):
-            text, kind = _operand(left, measurement)
+            text, kind = _operand(left, relation)
             matches = f"regexp_matches({text}, {literal(pattern)})"
             if kind not in ("tag", "string"):
                 return "false"
             return matches if operator == "=~" else f"NOT {matches}"
         case Operation(operator, left, right) if operator in _COMPARED:
-            return _comparison(operator, _operand(left, measurement), _operand(right, measurement))
+            return _comparison(operator, _operand(left, relation), _operand(right, relation))
         case Constant(bool() as value):
             return "true" if value else "false"
     raise InvalidSql("invalid condition: expected comparisons of tags and fields, joined by AND and OR")
@@ -125,7 +103,7 @@ def _comparison(operator: str, left: tuple[str, str], right: tuple[str, str]) ->
     return f"({left[0]} {operator} {right[0]})"
 
 
-def _operand(expression: Expression, measurement: Measurement) -> tuple[str, str]:
+def _operand(expression: Expression, relation: SourceRelation) -> tuple[str, str]:
     """The SQL of an operand, and its kind: tag, string, number, boolean."""
     match expression:
         case Constant(bool() as value):
@@ -137,12 +115,15 @@ def _operand(expression: Expression, measurement: Measurement) -> tuple[str, str
         case Duration(ns):
             return number_sql(ns), "number"
         case Reference(name):
-            kind = measurement.fields.get(name)
+            kind = relation.fields.get(name)
             if kind is None:
-                return tag_sql(name, measurement), "tag"
-            return quoted(name), "number" if kind in ("float", "integer") else kind
+                return relation.tag(name), "tag"
+            column = relation.column(name)
+            if kind == "boolean" and relation.of_subquery:
+                return f"coalesce({column}, false)", kind
+            return column, "number" if kind in ("float", "integer") else kind
         case Operation(operator, left, right) if operator in _ARITHMETIC:
-            first, second = _operand(left, measurement), _operand(right, measurement)
+            first, second = _operand(left, relation), _operand(right, relation)
             if {first[1], second[1]} != {"number"}:
                 return "NULL", "number"
             if operator == "^":
@@ -151,23 +132,3 @@ def _operand(expression: Expression, measurement: Measurement) -> tuple[str, str
                 return f"({first[0]} / nullif({second[0]}, 0))", "number"
             return f"({first[0]} {operator} {second[0]})", "number"
     raise InvalidSql("invalid condition: a function can't be used in WHERE, but for now() with a time")
-
-
-def tag_sql(name: str, measurement: Measurement) -> str:
-    """A tag's value, the empty text where there is none."""
-    return f"coalesce({quoted(name)}, '')" if name in measurement.tags else "''"
-
-
-def quoted(name: str) -> str:
-    """A name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A text in SQL."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def number_sql(number: float) -> str:
-    """A number in SQL."""
-    return f"{number!r}::DOUBLE" if isinstance(number, float) else str(number)

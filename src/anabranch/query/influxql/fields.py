@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql.functions import AGGREGATES
-from anabranch.query.influxql.measurement import FieldType, Measurement
 from anabranch.query.influxql.patterns import matching
+from anabranch.query.influxql.relation import Columns, FieldType
 from anabranch.query.influxql.syntax import (
     Constant,
     Expression,
@@ -22,11 +22,11 @@ from anabranch.query.influxql.syntax import (
 )
 
 
-def expanded(select: Select, measurements: Sequence[Measurement]) -> Select:
-    """The statement with the names that its wildcards and patterns stand for, over all its measurements."""
-    tags = sorted({tag for each in measurements for tag in each.tags})
+def expanded(select: Select, sources: Sequence[Columns]) -> Select:
+    """The statement with the names that its wildcards and patterns stand for, over all its sources."""
+    tags = sorted({tag for each in sources for tag in each.tags})
     fields: dict[str, FieldType] = {}
-    for each in measurements:
+    for each in sources:
         for name, kind in each.fields.items():
             fields.setdefault(name, kind)
     groups = list(_grouping_tags(select, tags))
@@ -128,14 +128,14 @@ def _names(expression: Expression) -> Iterable[str]:
             yield from _names(right)
 
 
-def check_arithmetic(expression: Expression, measurements: Sequence[Measurement]) -> None:
+def check_arithmetic(expression: Expression, sources: Sequence[Columns]) -> None:
     """Raise InvalidSql for an operator whose operands have no fitting types."""
     if not isinstance(expression, Operation):
         return
     kinds = []
     for operand in (expression.left, expression.right):
-        check_arithmetic(operand, measurements)
-        if (kind := _kind(operand, measurements)) is not None:
+        check_arithmetic(operand, sources)
+        if (kind := _kind(operand, sources)) is not None:
             kinds.append(kind)
     bits = expression.operator in ("&", "|", "^")
     fitting = {"boolean", "integer"} if bits else {"float", "integer"}
@@ -143,7 +143,7 @@ def check_arithmetic(expression: Expression, measurements: Sequence[Measurement]
         raise InvalidSql(f"type error: operator {expression.operator}: incompatible types: {' and '.join(kinds)}")
 
 
-def _kind(operand: Expression, measurements: Sequence[Measurement]) -> FieldType | None:
+def _kind(operand: Expression, sources: Sequence[Columns]) -> FieldType | None:
     match operand:
         case Constant(bool()):
             return "boolean"
@@ -156,5 +156,5 @@ def _kind(operand: Expression, measurements: Sequence[Measurement]) -> FieldType
         case Reference(name, cast):
             if cast in ("float", "integer", "string", "boolean"):
                 return cast  # type: ignore[return-value]
-            return next((each.fields[name] for each in measurements if name in each.fields), None)
+            return next((each.fields[name] for each in sources if name in each.fields), None)
     return None

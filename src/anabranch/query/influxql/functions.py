@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.measurement import FieldType
+from anabranch.query.influxql.relation import FieldType
 from anabranch.query.influxql.syntax import Constant, Duration, Expression, FunctionCall, Reference
 
 _NUMBERS: Final[tuple[FieldType, ...]] = ("float", "integer")
@@ -101,8 +101,9 @@ LISTS: Final = ("top", "bottom", "distinct")
 """Functions that return several rows for a window."""
 
 
-def check_call(call: FunctionCall, *, grouped: bool) -> None:
-    """Raise InvalidSql unless the call is one that there is, with arguments that it takes. `grouped`: by time."""
+def check_call(call: FunctionCall, *, grouped: bool | None) -> None:
+    """Raise InvalidSql unless the call is one that there is, with arguments that it takes. `grouped`: by time; None by that
+    of an outer statement."""
     name, arguments = call.name, call.arguments
     if name in AGGREGATES:
         _check_count(name, len(arguments), 1 + AGGREGATES[name].numbers)
@@ -130,12 +131,12 @@ def check_call(call: FunctionCall, *, grouped: bool) -> None:
         raise InvalidSql(f"undefined function {name}(); {_list()}")
 
 
-def _check_transform(call: FunctionCall, *, grouped: bool) -> None:
+def _check_transform(call: FunctionCall, *, grouped: bool | None) -> None:
     name, inner = call.name, call.arguments[0]
     if isinstance(inner, FunctionCall):
         if inner.name in LISTS:
             raise InvalidSql(f"{name} can't be applied to {inner.name}")
-        if inner.name not in TRANSFORMS and not grouped:
+        if inner.name not in TRANSFORMS and grouped is False:
             raise InvalidSql(f"{name} aggregate requires a GROUP BY interval")
         check_call(inner, grouped=grouped)
     else:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
+from anabranch.query.influxql.relation import FieldType
+from anabranch.query.influxql.sql_text import quoted
+from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, TimeRange
 
-FieldType = Literal["float", "integer", "string", "boolean"]
 TEXT_FIELDS: Final = "influxql.text-fields"
 """The stream's tag with the names of its text fields, separated by commas."""
 
@@ -51,6 +53,51 @@ class Measurement:
             elif kind is not None:
                 fields[column.name] = kind
         return cls(info.name, info.id, schema.time or "_appended", tuple(tags), fields)
+
+    @property
+    def table(self) -> str:
+        """The stream in SQL."""
+        return quoted(str(self.stream))
+
+    @property
+    def row_time(self) -> str:
+        """The SQL of an event's time in microseconds."""
+        return f"epoch_us({quoted(self.time)})"
+
+    @property
+    def of_subquery(self) -> bool:
+        """They are events."""
+        return False
+
+    def column(self, field: str) -> str:
+        """A field in SQL."""
+        return quoted(field)
+
+    def tag(self, name: str) -> str:
+        """The SQL of a tag's value, the empty text where there is none."""
+        return f"coalesce({quoted(name)}, '')" if name in self.tags else "''"
+
+    def shown_tag(self, name: str) -> str:
+        """The SQL of a tag's value, null where there is none."""
+        return f"nullif({quoted(name)}, '')" if name in self.tags else "NULL"
+
+    def order(self, *, descending: bool) -> list[str]:
+        """By time; events of one time in the order of their series."""
+        direction = "DESC" if descending else "ASC"
+        return [f"{each} {direction}" for each in (self.row_time, *map(self.tag, self.tags))]
+
+    def in_time(self, times: TimeRange) -> str | None:
+        """The SQL of the condition that an event is in the time range. Streams have microseconds."""
+        column, parts = quoted(self.time), []
+        if times.start != TIME_MIN:
+            parts.append(f"{column} >= make_timestamptz({-(-times.start // US)})")
+        if times.stop != TIME_MAX:
+            parts.append(f"{column} <= make_timestamptz({times.stop // US})")
+        return " AND ".join(parts) or None
+
+    def of_window_beyond(self, beyond: bool, times: TimeRange) -> str:
+        """All events count for a call that needs more than the time range."""
+        return "true" if beyond else self.in_time(times) or "true"
 
 
 def text_fields(tags: Mapping[str, str]) -> list[str]:

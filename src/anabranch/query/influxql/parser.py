@@ -16,6 +16,7 @@ from anabranch.query.influxql.syntax import (
     Fill,
     FunctionCall,
     Grouping,
+    NestedSelect,
     Paging,
     Parsed,
     Reference,
@@ -64,6 +65,11 @@ def parse_query(text: str, parameters: Mapping[str, object] | None = None) -> li
 
 
 class _InfluxqlParser(ExpressionParser):
+    def __init__(self, text: str, parameters: Mapping[str, object]) -> None:
+        super().__init__(text, parameters)
+        self._subqueries = 0
+        self._nested = 0
+
     def statement(self) -> Parsed:
         if self.peek().is_word(*_UNSUPPORTED):
             raise self.refused(f"{self.peek().value.upper()} is not supported")
@@ -95,14 +101,36 @@ class _InfluxqlParser(ExpressionParser):
         if self.peek().is_word("INTO"):
             raise self.refused("SELECT … INTO is not supported: a pipeline writes results into a stream")
         self.expect_word("FROM")
-        sources = self._sources()
+        sources = self._selected_sources()
         where = self.expression() if self.take_word("WHERE") else None
         grouping = self._grouping()
         fill = self._fill()
+        ordered = self.peek().is_word("ORDER")
         descending = self._order()
         paging = self._paging()
         zone = self._zone()
-        return Select(tuple(fields), sources, where, grouping, fill, descending, paging, zone)
+        return Select(tuple(fields), sources, where, grouping, fill, descending, ordered, paging, zone)
+
+    def _selected_sources(self) -> tuple[SourceName | NestedSelect, ...]:
+        found = [self._selected_source()]
+        while self.take_operator(","):
+            found.append(self._selected_source())
+        return tuple(found)
+
+    def _selected_source(self) -> SourceName | NestedSelect:
+        if not self.take_operator("("):
+            return self._source()
+        self._subqueries += 1
+        self._nested += 1
+        if self._subqueries > limits.INFLUXQL_SUBQUERIES_MAX:
+            raise self.refused(f"a query has more than {limits.INFLUXQL_SUBQUERIES_MAX} subqueries")
+        if self._nested > limits.INFLUXQL_SUBQUERY_DEPTH_MAX:
+            raise self.refused(f"subqueries are nested deeper than {limits.INFLUXQL_SUBQUERY_DEPTH_MAX} levels")
+        self.expect_word("SELECT")
+        inner = self._select()
+        self.expect_operator(")")
+        self._nested -= 1
+        return NestedSelect(inner)
 
     def _field(self) -> SelectedField:
         if self.peek().is_word("DISTINCT") and not self._calls():
@@ -126,8 +154,6 @@ class _InfluxqlParser(ExpressionParser):
         return tuple(found)
 
     def _source(self) -> SourceName:
-        if self.peek().is_operator("("):
-            raise self.refused("a subquery is not supported")
         if (pattern := self.take_regex()) is not None:
             return SourceName(pattern)
         names: list[str] = [self.identifier()]

@@ -1,4 +1,4 @@
-"""What a SELECT asks of one measurement: the SQL for DuckDB, and which of its columns is what."""
+"""What a SELECT asks of the relations that it reads."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.conditions import (
-    TimeRange,
-    split_condition,
-)
+from anabranch.query.influxql.conditions import split_condition
 from anabranch.query.influxql.functions import (
     AGGREGATES,
     LISTS,
@@ -19,7 +16,7 @@ from anabranch.query.influxql.functions import (
     check_call,
     number_of,
 )
-from anabranch.query.influxql.measurement import Measurement
+from anabranch.query.influxql.relation import SourceRelation
 from anabranch.query.influxql.syntax import (
     Constant,
     Expression,
@@ -29,7 +26,7 @@ from anabranch.query.influxql.syntax import (
     Select,
     walk,
 )
-from anabranch.query.influxql.times import TIME_MAX, TIME_MIN
+from anabranch.query.influxql.times import ALL_TIMES, TIME_MAX, TIME_MIN, TimeRange
 from anabranch.query.influxql.windows import Windows, check_windows
 
 
@@ -46,7 +43,7 @@ class Needed:
 class SelectPlan:
     """A statement whose wildcards are written out. `leaves` are the calls and references that its expressions are made
     of; `base` those of them, and in them, that a query has to return. `wider` are the windows with the one beside the time
-    range, if any call needs it."""
+    range, if any of `base` needs it. `inherited`: the interval is that of an outer statement."""
 
     select: Select
     times: TimeRange
@@ -55,6 +52,17 @@ class SelectPlan:
     wider: Windows | None
     leaves: tuple[Expression, ...]
     base: tuple[Needed, ...]
+    inherited: bool = False
+
+    @property
+    def read(self) -> TimeRange:
+        """The time range of all that has to be read."""
+        return self.wider.times if self.wider else self.times
+
+    @property
+    def mixed(self) -> bool:
+        """Whether a part of `base` needs more than the time range, and another does not."""
+        return self.read != self.times and not all(each.beyond for each in self.base)
 
     @property
     def selector(self) -> FunctionCall | None:
@@ -75,38 +83,44 @@ class SelectPlan:
         return found if isinstance(found, FunctionCall) and found.name in LISTS else None
 
 
-def planned(select: Select, now: int) -> SelectPlan:
-    """The plan of a statement whose wildcards are written out. Raises InvalidSql for one that has no meaning."""
-    times, condition = split_condition(select.where, now, select.zone)
+def planned(select: Select, now: int, *, bounds: TimeRange = ALL_TIMES, inherited: bool = False) -> SelectPlan:
+    """The plan of a statement whose wildcards are written out. Of a subquery `bounds` are the times that the outer statement
+    reads, and `inherited` says that the interval is that statement's. Raises InvalidSql for one that has no meaning."""
+    own, condition = split_condition(select.where, now, select.zone)
+    times = own.within(bounds)
     grouping, windows = select.grouping, None
     leaves = tuple(dict.fromkeys(leaf for field in select.fields for leaf in _leaves(field.expression)))
-    base = tuple(dict.fromkeys(each for leaf in leaves for each in _base(leaf)))
+    base = tuple(dict.fromkeys(each for leaf in leaves for each in _base(leaf, inherited)))
     calls = [leaf for leaf in leaves if isinstance(leaf, FunctionCall)]
     for call in calls:
-        check_call(call, grouped=grouping.interval is not None)
+        check_call(call, grouped=None if inherited else grouping.interval is not None)
     plan = SelectPlan(select, times, condition, None, None, leaves, base)
     _check_mixture(plan, calls)
     if grouping.interval is not None:
-        if not calls:
+        if not calls and not inherited:
             raise InvalidSql("GROUP BY requires at least one aggregate function")
         if times.stop == TIME_MAX:
             times = TimeRange(times.start, now)
         windows = Windows(grouping.interval, grouping.offset, times, select.zone)
         if times.start != TIME_MIN and times.start <= times.stop and select.fill.kind != "none":
             check_windows(windows.start_of(times.start), times.stop, grouping.interval)
-    return SelectPlan(select, times, condition, windows, _wider(windows, base, select), leaves, base)
+    wider = None if windows is None else _wider(windows, own, bounds, base, select)
+    return SelectPlan(select, times, condition, windows, wider, leaves, base, inherited)
 
 
-def _wider(windows: Windows | None, base: Sequence[Needed], select: Select) -> Windows | None:
-    """The windows with one before them (after them, if the last is first), if any of `base` needs it."""
-    if windows is None or not any(each.beyond for each in base):
+def _wider(windows: Windows, own: TimeRange, bounds: TimeRange, base: Sequence[Needed], select: Select) -> Windows:
+    """The windows with one before the statement's own time range (after it, if the last is first), if any of `base` needs
+    it. The outer statement's times are never left."""
+    if not any(each.beyond for each in base):
         return windows
     times, interval = windows.times, windows.interval
     if select.descending:
-        return replace(windows, times=TimeRange(times.start, min(times.stop + interval, TIME_MAX - 1)))
-    if times.start == TIME_MIN:
+        stop = min(times.stop if own.stop == TIME_MAX else own.stop, TIME_MAX - 1 - interval) + interval
+        return replace(windows, times=TimeRange(times.start, min(stop, bounds.stop)))
+    if own.start == TIME_MIN:
         return windows
-    return replace(windows, times=TimeRange(max(times.start - interval, TIME_MIN + 1), times.stop))
+    start = max(own.start, TIME_MIN + 1 + interval) - interval
+    return replace(windows, times=TimeRange(max(start, bounds.start), times.stop))
 
 
 def _check_mixture(plan: SelectPlan, calls: Sequence[FunctionCall]) -> None:
@@ -143,23 +157,29 @@ def _leaves(expression: Expression) -> Iterator[Expression]:
             raise InvalidSql("expected fields, functions and numbers in SELECT")
 
 
-def _base(leaf: Expression, *, beyond: bool = False) -> Iterator[Needed]:
+def _base(leaf: Expression, inherited: bool, *, beyond: bool = False) -> Iterator[Needed]:
     if isinstance(leaf, FunctionCall) and leaf.name in TRANSFORMS:
-        yield from _base(leaf.arguments[0], beyond=beyond or leaf.name in NEIGHBOURS)
+        yield from _base(leaf.arguments[0], inherited, beyond=beyond or leaf.name in NEIGHBOURS)
     else:
-        yield Needed(leaf, beyond and isinstance(leaf, FunctionCall))
+        yield needed(leaf, inherited, beyond=beyond)
 
 
-def used_fields(plan: SelectPlan, measurement: Measurement) -> list[str]:
-    """The measurement's fields that the statement selects."""
+def needed(leaf: Expression, inherited: bool, *, beyond: bool) -> Needed:
+    """What a query has to return for the argument of functions over neighbours (`beyond`), or another leaf. Only where the
+    interval is inherited do such functions have one, and fields as arguments."""
+    return Needed(leaf, beyond and (inherited or isinstance(leaf, FunctionCall)))
+
+
+def used_fields(plan: SelectPlan, relation: SourceRelation) -> list[str]:
+    """The relation's fields that the statement selects."""
     parts = (part for leaf in plan.leaves for part in walk(leaf))
-    names = {part.name: None for part in parts if isinstance(part, Reference) and _is_field(part, measurement)}
+    names = {part.name: None for part in parts if isinstance(part, Reference) and _is_field(part, relation)}
     return list(names)
 
 
-def _is_field(reference: Reference, measurement: Measurement) -> bool:
+def _is_field(reference: Reference, relation: SourceRelation) -> bool:
     """Whether there is such a field that can be read as the type behind `::`."""
-    kind = measurement.fields.get(reference.name)
+    kind = relation.fields.get(reference.name)
     numbers = ("float", "integer")
     return kind is not None and (
         reference.cast in (None, "field", kind) or (kind in numbers and reference.cast in numbers)

@@ -1,40 +1,40 @@
-"""The SQL for DuckDB of a SELECT over one measurement."""
+"""The SQL for DuckDB of a SELECT over one relation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.conditions import condition_sql, quoted, tag_sql, time_sql
+from anabranch.query.influxql.conditions import condition_sql
 from anabranch.query.influxql.functions import AGGREGATES, number_of
-from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.plan import Needed, SelectPlan, used_fields
+from anabranch.query.influxql.relation import SourceRelation
 from anabranch.query.influxql.syntax import Expression, FunctionCall, Reference
 
-_ROW_TIME: Final = "epoch_us({})"
 
-
-class MeasurementSql:
-    """The SQL of a plan over one measurement. The rows of each query begin with the tags of GROUP BY; their order is by
+class SelectSql:
+    """The SQL of a plan over one relation. The rows of each query begin with the tags of GROUP BY; their order is by
     these and by time."""
 
-    def __init__(self, plan: SelectPlan, measurement: Measurement) -> None:
+    def __init__(self, plan: SelectPlan, relation: SourceRelation) -> None:
         self._plan = plan
-        self._measurement = measurement
-        self._time = _ROW_TIME.format(quoted(measurement.time))
-        self._tags = [tag_sql(tag, measurement) for tag in plan.select.grouping.tags if isinstance(tag, str)]
+        self._relation = relation
+        self._time = relation.row_time
+        self._tags = [relation.tag(tag) for tag in plan.select.grouping.tags if isinstance(tag, str)]
+
+    def text(self) -> str:
+        """The query."""
+        if self._plan.listed is not None:
+            return self.listed(self._plan.listed)
+        return self.events() if self._plan.raw else self.aggregates()
 
     def events(self) -> str:
         """Tags, the time in µs, and the value of each reference in `base`."""
         plan = self._plan
-        values = [self.value(each.expression) for each in plan.base]
-        order = "DESC" if plan.select.descending else "ASC"
-        # Events of one time stand in the order of their series.
-        ties = [tag_sql(tag, self._measurement) for tag in self._measurement.tags]
+        values = [self._within(each, self.value(each.expression)) for each in plan.base]
         columns = [*self._tags, self._time, *values]
-        ordered = ", ".join([*self._by(), f"{len(self._tags) + 1} {order}", *(f"{tie} {order}" for tie in ties)])
+        ordered = ", ".join([*self._by(), *self._relation.order(descending=plan.select.descending)])
         return f"SELECT {', '.join(columns)} {self._from()} ORDER BY {ordered}{self._limit()}"
 
     def aggregates(self) -> str:
@@ -66,7 +66,7 @@ class MeasurementSql:
             keys = ", ".join(f"c{number}" for number in range(len(columns)))
             first_seen = f"SELECT {_named([*columns, self._time])} {self._from()} AND {value} IS NOT NULL"
             by = ", ".join(f"c{number}" for number in range(len(self._tags) + 1))
-            return f"SELECT {keys} FROM ({first_seen}) GROUP BY {keys} ORDER BY {by}, min(c{len(columns)})"
+            return f"SELECT {keys} FROM ({first_seen}) GROUP BY {keys} ORDER BY {by}, min(c{len(columns)}), c{len(columns) - 1}"
         direction = "DESC" if call.name == "top" else "ASC"
         tags = [self.value(each) for each in call.arguments[1:-1]]
         others = [self.value(each) for each in self._plan.leaves if isinstance(each, Reference)]
@@ -87,19 +87,19 @@ class MeasurementSql:
     def value(self, expression: Expression) -> str:
         """The SQL of a reference: a field, a tag (null where it is empty), or null."""
         assert isinstance(expression, Reference), "it is a leaf"
-        name, kind = expression.name, self._measurement.fields.get(expression.name)
-        if name in self._measurement.tags and expression.cast in (None, "tag"):
-            return f"nullif({quoted(name)}, '')"
-        if kind is None or expression.cast == "tag":
-            return "NULL"
-        match expression.cast:
+        relation, name, cast = self._relation, expression.name, expression.cast
+        kind = relation.fields.get(name)
+        if kind is None or cast == "tag":
+            return relation.shown_tag(name) if cast in (None, "tag") else "NULL"
+        column = relation.column(name)
+        match cast:
             case "integer" if kind == "float":
-                return f"CAST(trunc({quoted(name)}) AS BIGINT)"
+                return f"CAST(trunc({column}) AS BIGINT)"
             case "float" if kind == "integer":
-                return f"CAST({quoted(name)} AS DOUBLE)"
+                return f"CAST({column} AS DOUBLE)"
             case None | "field":
-                return f"CAST({quoted(name)} AS DOUBLE)" if kind == "float" else quoted(name)
-        return quoted(name) if expression.cast == kind else "NULL"
+                return f"CAST({column} AS DOUBLE)" if kind == "float" else column
+        return column if cast == kind else "NULL"
 
     def _argument(self, call: FunctionCall) -> str:
         inner = call.arguments[0]
@@ -108,16 +108,16 @@ class MeasurementSql:
     def _within(self, needed: Needed, value: str) -> str:
         """A value, without those that only other calls need of the window beside the time range."""
         plan = self._plan
-        if needed.beyond or plan.wider == plan.windows:
+        if not plan.mixed:
             return value
-        return f"CASE WHEN {time_sql(self._measurement, plan.times) or 'true'} THEN {value} END"
+        return f"CASE WHEN {self._relation.of_window_beyond(needed.beyond, plan.times)} THEN {value} END"
 
     def _aggregate(self, call: FunctionCall, value: str) -> str:
         inner, aggregate = call.arguments[0], AGGREGATES[call.name]
         if isinstance(inner, FunctionCall):
             return f"count(DISTINCT {value})"
         assert isinstance(inner, Reference), "it has been checked"
-        kind = self._measurement.fields.get(inner.name)
+        kind = self._relation.fields.get(inner.name)
         if kind is None:
             return "NULL"
         if kind not in aggregate.types:
@@ -144,15 +144,15 @@ class MeasurementSql:
         return [f"{number} DESC" if self._plan.select.descending else number for number in self._numbers()]
 
     def _from(self) -> str:
-        plan, measurement = self._plan, self._measurement
-        conditions = [time_sql(measurement, plan.wider.times if plan.wider else plan.times)]
+        plan, relation = self._plan, self._relation
+        conditions = [relation.in_time(plan.read)]
         if plan.condition is not None:
-            conditions.append(condition_sql(plan.condition, measurement))
-        if plan.raw:
-            present = [f"{quoted(name)} IS NOT NULL" for name in used_fields(plan, measurement)]
+            conditions.append(condition_sql(plan.condition, relation))
+        if plan.raw and not relation.of_subquery:
+            present = [f"{relation.column(name)} IS NOT NULL" for name in used_fields(plan, relation)]
             conditions.append(f"({' OR '.join(present) or 'false'})")
         joined = " AND ".join(each for each in conditions if each is not None) or "true"
-        return f"FROM {quoted(str(measurement.stream))} WHERE {joined}"
+        return f"FROM {relation.table} WHERE {joined}"
 
     def _limit(self) -> str:
         """The rows that are needed at all, where DuckDB can tell."""

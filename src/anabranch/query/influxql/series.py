@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.functions import AGGREGATES, MATHEMATICS, NEIGHBOURS, TRANSFORMS
-from anabranch.query.influxql.measurement import Measurement
-from anabranch.query.influxql.plan import Needed, SelectPlan
+from anabranch.query.influxql.functions import MATHEMATICS, NEIGHBOURS, TRANSFORMS
+from anabranch.query.influxql.plan import Needed, SelectPlan, needed
+from anabranch.query.influxql.relation import SourceRelation
+from anabranch.query.influxql.result_types import type_of
 from anabranch.query.influxql.syntax import (
     Constant,
     Expression,
@@ -29,24 +30,24 @@ Found = tuple[tuple[str, ...], Iterable[Row]]
 """The values of the tags of GROUP BY, and the rows of that series."""
 
 
-def series_of(plan: SelectPlan, measurement: Measurement, rows: Iterable[Sequence[Any]]) -> Iterator[Found]:
+def series_of(plan: SelectPlan, relation: SourceRelation, rows: Iterable[Sequence[Any]]) -> Iterator[Found]:
     """The series, with their rows: a time in nanoseconds, then a value for each selected field. To be taken one after the
     other."""
     count = len(plan.select.grouping.tags)
     for tags, group in groupby(rows, key=lambda row: tuple(row[:count])):
         values = (row[count:] for row in group)
-        yield tags, _rows(plan, measurement, values)
+        yield tags, _rows(plan, relation, values)
 
 
-def _rows(plan: SelectPlan, measurement: Measurement, values: Iterable[Sequence[Any]]) -> Iterable[Row]:
+def _rows(plan: SelectPlan, relation: SourceRelation, values: Iterable[Sequence[Any]]) -> Iterable[Row]:
     if plan.listed is not None:
         return paged(plan, _listed(plan, values))
     if plan.raw and all(isinstance(leaf, Reference) for leaf in plan.leaves):
         return paged(plan, _events(plan, values))
-    known = _raw_points(plan, values) if plan.raw else _aggregated(plan, measurement, values)
+    known = _raw_points(plan, values) if plan.raw else _aggregated(plan, relation, values)
     # InfluxDB counts the rows of each call by itself, before it joins them.
     points = {leaf: paged(plan, _points(plan, leaf, known)) for leaf in plan.leaves}
-    return _joined(plan, points, _defaults(plan, measurement))
+    return _joined(plan, points, _defaults(plan, relation))
 
 
 def paged(plan: SelectPlan, rows: Iterable[T]) -> list[T]:
@@ -55,12 +56,12 @@ def paged(plan: SelectPlan, rows: Iterable[T]) -> list[T]:
     return list(islice(rows, paging.offset, None if paging.limit is None else paging.offset + paging.limit))
 
 
-def _defaults(plan: SelectPlan, measurement: Measurement) -> dict[Expression, Any]:
+def _defaults(plan: SelectPlan, relation: SourceRelation) -> dict[Expression, Any]:
     """What stands for a call that has no value at the time of a row."""
     fill = plan.select.fill
     if plan.windows is None or fill.kind != "number":
         return {}
-    return {leaf: int(fill.number) if _is_whole(leaf, measurement) else fill.number for leaf in plan.leaves}
+    return {leaf: int(fill.number) if _is_whole(leaf, relation) else fill.number for leaf in plan.leaves}
 
 
 def _events(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
@@ -78,7 +79,7 @@ def _raw_points(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> dict[Neede
 
 
 def _aggregated(
-    plan: SelectPlan, measurement: Measurement, values: Iterable[Sequence[Any]]
+    plan: SelectPlan, relation: SourceRelation, values: Iterable[Sequence[Any]]
 ) -> dict[Needed, list[Point]]:
     """The values of each call, with those of the windows without values."""
     known: dict[Needed, list[Point]] = {each: [] for each in plan.base}
@@ -97,7 +98,7 @@ def _aggregated(
                 fill = Fill("number", 0)
             windows = plan.wider if each.beyond and plan.wider is not None else plan.windows
             known[each] = windows.filled(
-                points, fill, whole=_is_whole(call, measurement), descending=plan.select.descending
+                points, fill, whole=_is_whole(call, relation), descending=plan.select.descending
             )
     return known
 
@@ -106,16 +107,9 @@ def _picks(each: Expression) -> bool:
     return isinstance(each, FunctionCall) and each.name == "percentile"
 
 
-def _is_whole(each: Expression, measurement: Measurement) -> bool:
+def _is_whole(each: Expression, relation: SourceRelation) -> bool:
     """Whether the values are integers."""
-    if isinstance(each, FunctionCall):
-        aggregate = AGGREGATES.get(each.name)
-        if each.name in ("derivative", "non_negative_derivative", "moving_average"):
-            return False
-        if aggregate is not None and aggregate.result is not None:
-            return aggregate.result == "integer"
-        return _is_whole(each.arguments[0], measurement)
-    return isinstance(each, Reference) and measurement.fields.get(each.name) == "integer"
+    return type_of(each, relation) == "integer"
 
 
 def _points(
@@ -125,7 +119,7 @@ def _points(
         interval = plan.windows.interval if plan.windows else None
         inner = _points(plan, leaf.arguments[0], known, beyond=beyond or leaf.name in NEIGHBOURS)
         return transformed(leaf, inner, interval)
-    return known[Needed(leaf, beyond and isinstance(leaf, FunctionCall))]
+    return known[needed(leaf, plan.inherited, beyond=beyond)]
 
 
 def _joined(

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.conditions import condition_sql, quoted, split_condition, time_sql
+from anabranch.query.influxql.conditions import condition_sql, split_condition
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.patterns import matching
+from anabranch.query.influxql.sql_text import quoted
 from anabranch.query.influxql.statements import Database, Rows, sources_of
 from anabranch.query.influxql.syntax import RegularExpression, Show
 
@@ -119,11 +120,11 @@ class _TagLookup:
             yield _escaped(measurement.name) + "".join(pairs)
 
     def _rows(self, measurement: Measurement, columns: list[str], most: int = limits.INFLUXQL_ROWS_MAX) -> list[Any]:
-        conditions = [time_sql(measurement, self._times)]
+        conditions = [measurement.in_time(self._times)]
         if self._condition is not None:
             conditions.append(condition_sql(self._condition, measurement))
         where = " AND ".join(each for each in conditions if each) or "true"
-        sql = f"SELECT {', '.join(columns)} FROM {quoted(str(measurement.stream))} WHERE {where} ORDER BY ALL LIMIT {most}"
+        sql = f"SELECT {', '.join(columns)} FROM {measurement.table} WHERE {where} ORDER BY ALL LIMIT {most}"
         batches = self._database.run(sql, measurement)
         return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
 

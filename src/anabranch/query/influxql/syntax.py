@@ -80,6 +80,13 @@ class SourceName:
 
 
 @dataclass(frozen=True, slots=True)
+class NestedSelect:
+    """A SELECT in brackets, whose results another reads."""
+
+    select: Select
+
+
+@dataclass(frozen=True, slots=True)
 class Grouping:
     """GROUP BY: by time (`interval` and `offset`), by tags (their names, patterns, or all)."""
 
@@ -108,14 +115,15 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """SELECT … FROM …"""
+    """SELECT … FROM … `ordered`: with ORDER BY."""
 
     fields: tuple[SelectedField, ...]
-    sources: tuple[SourceName, ...]
+    sources: tuple[SourceName | NestedSelect, ...]
     where: Expression | None = None
     grouping: Grouping = field(default_factory=Grouping)
     fill: Fill = field(default_factory=Fill)
     descending: bool = False
+    ordered: bool = False
     paging: Paging = field(default_factory=Paging)
     zone: str | None = None
 
@@ -139,6 +147,15 @@ class DatabaseChange:
 
     verb: str
     name: str
+
+
+def measurement_names(select: Select) -> Iterator[SourceName]:
+    """The measurements that a statement and its subqueries name."""
+    for source in select.sources:
+        if isinstance(source, NestedSelect):
+            yield from measurement_names(source.select)
+        else:
+            yield source
 
 
 Parsed = Select | Show | DatabaseChange

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -29,6 +30,21 @@ TIME_MAX: Final = (1 << 63) - 2
 _PART = re.compile(r"(\d+)(ns|us|ms|[uµsmhdw])")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\s*(Z|[+-]\d\d:\d\d)?)?")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """From `start` to `stop` in nanoseconds, both inclusive."""
+
+    start: int = TIME_MIN
+    stop: int = TIME_MAX
+
+    def within(self, other: TimeRange) -> TimeRange:
+        """What both have in common."""
+        return TimeRange(max(self.start, other.start), min(self.stop, other.stop))
+
+
+ALL_TIMES: Final = TimeRange()
 
 
 def parse_duration(text: str) -> int:

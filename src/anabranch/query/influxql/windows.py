@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.conditions import TimeRange, literal
+from anabranch.query.influxql.sql_text import literal
 from anabranch.query.influxql.syntax import Fill
-from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, time_zone
+from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, TimeRange, time_zone
 
 Point = tuple[int, Any]
 """A time in nanoseconds, and a value."""

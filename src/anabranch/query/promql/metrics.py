@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.conditions import literal, quoted
 from anabranch.query.influxql.measurement import Measurement
+from anabranch.query.influxql.sql_text import literal, quoted
 from anabranch.query.promql.syntax import LabelMatcher
 from anabranch.query.promql.vectors import NAME
 

@@ -12,8 +12,9 @@ from anabranch.errors import AnabranchError
 from anabranch.query.engine import Query
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.parser import parse_query
+from anabranch.query.influxql.select import select
 from anabranch.query.influxql.show import show
-from anabranch.query.influxql.statements import Rows, select
+from anabranch.query.influxql.statements import Rows
 from anabranch.query.influxql.syntax import DatabaseChange, Select, Show
 from anabranch.server.http.influx.encode import pieces
 from anabranch.store import Store

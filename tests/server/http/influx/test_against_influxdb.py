@@ -17,11 +17,15 @@ from tests.server.http.influx.in_process import OpenStreams, answer_of
 from tests.server.http.influx.influxdb_server import influxdb
 from tests.server.http.serving import Serving
 
-STATEMENTS = [
-    line
-    for line in (Path(__file__).parent / "statements.influxql").read_text().splitlines()
-    if line and not line.startswith("--")
-]
+
+def statements_of(name: str) -> list[str]:
+    """The lines of a file of statements, without comments."""
+    text = (Path(__file__).parent / f"{name}.influxql").read_text()
+    return [line for line in text.splitlines() if line and not line.startswith("--")]
+
+
+STATEMENTS = statements_of("statements")
+SUBQUERIES = statements_of("subqueries")
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +74,14 @@ def test_statements_give_what_influxdb_gives(client: httpx.Client, influx: str, 
     assert_same(client, influx, streams, STATEMENTS)
 
 
+def test_subqueries_give_what_influxdb_gives(client: httpx.Client, influx: str, streams: OpenStreams) -> None:
+    assert len(SUBQUERIES) > 100
+    assert_same(client, influx, streams, SUBQUERIES)
+
+
 @pytest.mark.slow
 def test_a_broker_gives_what_influxdb_gives(client: httpx.Client, broker: Serving, influx: str) -> None:
-    for statement in STATEMENTS[::20]:
+    for statement in (*STATEMENTS[::20], *SUBQUERIES[::20]):
         for parameters in ({}, {"epoch": "ms"}, {"epoch": "h", "pretty": "true"}):
             asked = {"db": "db", "q": statement, **parameters}
             expected, found = (client.post(f"{url}/query", data=asked).json() for url in (influx, broker.url))
@@ -121,10 +130,42 @@ def generated(seed: int, count: int) -> Iterator[str]:
         yield f"SELECT {', '.join(fields)} FROM cpu WHERE {' AND '.join(where)} GROUP BY {', '.join(group)} {end}"
 
 
+def generated_nested(seed: int, count: int) -> Iterator[str]:
+    """Statements with subqueries, put together by chance. The time ranges begin with a window, and a subquery that fills
+    windows groups by nothing else: else InfluxDB leaves out or repeats results."""
+    chance = random.Random(seed)
+    simple = ("mean", "sum", "count", "min", "max", "first", "last", "median", "spread")
+    for _ in range(count):
+        start = 1_700_000_040 + 60 * chance.randint(-2, 4)
+        times = f"time >= {start}s AND time < {start + chance.randint(60, 400)}s"
+        tags = chance.sample(("host", "region"), chance.choice((0, 1, 2)))
+        windows = chance.choice(("", "time(10s)", "time(20s)", "time(60s)"))
+        field = chance.choice(("value", "count"))
+        inner = chance.choice((field, f"{chance.choice(simple)}({field})", f"{chance.choice(simple)}({field})"))
+        if not windows and inner == field and chance.random() < 0.4:
+            inner = chance.choice(("derivative({}, 10s)", "cumulative_sum({})", "difference({})")).format(field)
+        group = [*([windows] if windows and "(" in inner else []), *tags]
+        fill = chance.choice(("", " fill(none)", " fill(0)")) if group == [windows] else ""
+        where, over = (times, "") if chance.random() < 0.5 else ("value > -20", times)
+        source = f"SELECT {inner} AS x FROM cpu WHERE {where}"
+        source += f" GROUP BY {', '.join(group)}{fill}" if group else ""
+        outer = f"{chance.choice(simple)}(x)"
+        grouped = chance.sample(("host",), chance.choice((0, 1)))
+        if over and chance.random() < 0.6:
+            grouped.insert(0, "time(60s)")
+            if chance.random() < 0.2:  # without windows the time of one of several equal values is shown
+                outer = f"percentile(x, {chance.randint(10, 95)})"
+        if chance.random() < 0.2:
+            outer = chance.choice((f"{outer} * 2", f"max(x) - min(x), {outer}"))
+        end = f" GROUP BY {', '.join(grouped)}" if grouped else ""
+        end += chance.choice(("", "", " fill(none)", " fill(0)")) if any("time" in each for each in grouped) else ""
+        yield f"SELECT {outer} FROM ({source}){f' WHERE {over}' if over else ''}{end}"
+
+
 @pytest.mark.slow
 def test_statements_made_by_chance_give_what_influxdb_gives(
     client: httpx.Client, influx: str, streams: OpenStreams, request: pytest.FixtureRequest
 ) -> None:
     seed, count = (random.randrange(1 << 30), 2_000) if request.config.getoption("--all") else (14, 150)
     print(f"seed {seed}")
-    assert_same(client, influx, streams, list(generated(seed, count)))
+    assert_same(client, influx, streams, [*generated(seed, count), *generated_nested(seed, count)])

@@ -95,8 +95,10 @@ def test_a_request_that_makes_no_sense_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT value FROM (SELECT value FROM cpu)",
         "SELECT value INTO x FROM cpu",
+        "SELECT value FROM (SELECT value FROM cpu",
+        f"SELECT value FROM {'(SELECT value FROM ' * 17}cpu{')' * 17}",
+        ";".join(["SELECT value FROM (SELECT value FROM cpu), (SELECT value FROM cpu)"] * 51),
         "DELETE FROM cpu",
         "DROP SERIES FROM cpu",
     ],
@@ -110,12 +112,15 @@ def test_text_of_a_statement_never_becomes_sql(http: httpx.Client) -> None:
     for text in ("x' OR '1'='1", "'; DROP TABLE cpu; --", '"', "\\", "\n"):
         written = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
         assert values(http, f"SELECT value FROM cpu WHERE host = '{written}'") == []
+        assert values(http, f"SELECT value FROM (SELECT value, host FROM cpu) WHERE host = '{written}'") == []
     for name in ('a" FROM cpu --', "a'b", "ü"):
         assert values(http, f'SELECT "{name.replace(chr(34), chr(92) + chr(34))}" FROM cpu') == []
 
 
 def test_an_unknown_database_is_told(http: httpx.Client) -> None:
     found = http.get("/query", params={"db": "none", "q": "SELECT a FROM b"}).json()
+    assert found == {"results": [{"statement_id": 0, "error": "database not found: none"}]}
+    found = http.get("/query", params={"db": "db", "q": "SELECT a FROM (SELECT a FROM none..b)"}).json()
     assert found == {"results": [{"statement_id": 0, "error": "database not found: none"}]}
     answer = http.post("/write", params={"db": "none"}, content="m v=1")
     assert answer.status_code == 404 and answer.json() == {"error": 'database not found: "none"'}
@@ -192,6 +197,11 @@ def test_a_result_of_too_many_rows_is_refused_before_it_is_held(
         for more in ({}, {"chunked": "true"}):
             answer = http.get("/query", params={**asked, **more})
             assert "needs more than 100 rows" in answer.text
+    for inner in ("SELECT used FROM mem", "SELECT used FROM mem WHERE host = 'a'), (SELECT value FROM cpu"):
+        asked = {"db": "db", "q": f"SELECT count(used) FROM ({inner})"}
+        monkeypatch.setattr(limits, "INFLUXQL_ROWS_MAX", 40)
+        assert "needs more than 40 rows" in http.get("/query", params=asked).text
+    monkeypatch.setattr(limits, "INFLUXQL_ROWS_MAX", 100)
     both = {"db": "db", "q": ";".join(["SELECT used FROM mem"] * 2)}
     assert "needs more than 100 rows" in http.get("/query", params=both).text
 

@@ -36,6 +36,13 @@ CASES = [
     ("r", "iot", "/query", {"db": "iot", "q": "SELECT value FROM nothing"}, ""),
     ("r", "lab", "/query", {"db": "lab", "q": "SELECT value FROM secret"}, ""),
     ("r", "lab", "/query", {"db": "iot", "q": 'SELECT value FROM "window"'}, ""),
+    (
+        "r",
+        "lab",
+        "/query",
+        {"db": "iot", "q": "SELECT value FROM (SELECT value FROM (SELECT value FROM lab..secret))"},
+        "",
+    ),
     ("w", "iot", "/write", {"db": "iot"}, "done value=1"),
     ("w", "lab", "/write", {"db": "lab"}, "secret value=1"),
     ("w", "lab", "/write", {"db": "iot"}, "window value=1"),

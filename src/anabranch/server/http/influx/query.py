@@ -13,10 +13,11 @@ from starlette.responses import Response, StreamingResponse
 from anabranch import limits
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, PermissionDenied, RateLimited, Unauthenticated
 from anabranch.query.influxql.parser import parse_query
+from anabranch.query.influxql.select import select
 from anabranch.query.influxql.series import too_many_rows
 from anabranch.query.influxql.show import show
-from anabranch.query.influxql.statements import Rows, select
-from anabranch.query.influxql.syntax import DatabaseChange, Parsed, Select, Show
+from anabranch.query.influxql.statements import Rows
+from anabranch.query.influxql.syntax import DatabaseChange, Parsed, Select, Show, measurement_names
 from anabranch.server.calls import run
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
@@ -160,9 +161,10 @@ def _series(call: HttpCall, statement: Parsed, streams: ReadableStreams, databas
             _change(call, verb, name, database)
             return iter(())
         case Select():
-            if not database and any(each.database is None for each in statement.sources):
+            names = {each.database or database: None for each in measurement_names(statement)}
+            if "" in names:
                 raise InvalidSql("database name required")
-            for name in {each.database or database: None for each in statement.sources}:
+            for name in names:
                 streams.check_database(name)
             return select(statement, streams, database, now)
 

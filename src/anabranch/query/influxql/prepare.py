@@ -1,0 +1,109 @@
+"""Looks up what a SELECT and its subqueries name: measurements, columns, and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.query.influxql.fields import check_arithmetic, column_names, expanded
+from anabranch.query.influxql.measurement import Measurement
+from anabranch.query.influxql.relation import Columns, FieldType
+from anabranch.query.influxql.result_types import common_type, type_of
+from anabranch.query.influxql.statements import Database, sources_of
+from anabranch.query.influxql.syntax import (
+    Expression,
+    FunctionCall,
+    NestedSelect,
+    Reference,
+    Select,
+    SelectedField,
+    SourceName,
+    walk,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSelect:
+    """A statement whose wildcards are written out, with what it reads. `names` are those of the columns of its result.
+    As a source of another statement its columns are `fields`, and the tags that it groups by are `tags`; fields that have no
+    values are left out."""
+
+    select: Select
+    sources: tuple[Measurement | PreparedSelect, ...]
+    names: tuple[str, ...]
+    tags: tuple[str, ...]
+    fields: Mapping[str, FieldType]
+
+    @property
+    def nested(self) -> bool:
+        """Whether it reads the results of subqueries."""
+        return any(isinstance(each, PreparedSelect) for each in self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class _AllColumns:
+    """The columns of several sources."""
+
+    tags: tuple[str, ...]
+    fields: Mapping[str, FieldType]
+
+    @classmethod
+    def of(cls, sources: Sequence[Columns]) -> _AllColumns:
+        fields: dict[str, FieldType] = {}
+        for each in sources:
+            for name, kind in each.fields.items():
+                fields[name] = common_type(kind, fields.get(name)) or kind
+        return cls(tuple(sorted({tag for each in sources for tag in each.tags})), fields)
+
+
+def prepared(statement: Select, database: Database, default: str) -> PreparedSelect:
+    """Look up what the statement names. A measurement that there is not is left out. Raises InvalidSql."""
+    plain = sources_of(database, default, [each for each in statement.sources if isinstance(each, SourceName)])
+    inner = [prepared(each.select, database, default) for each in statement.sources if isinstance(each, NestedSelect)]
+    written = _without_time(expanded(statement, [*plain, *inner]))
+    for field in written.fields:
+        check_arithmetic(field.expression, [*plain, *inner])
+    sources: Sequence[Measurement | PreparedSelect] = plain
+    if inner:  # events of a measurement beside them are rows like theirs
+        sources = [*inner, *(_rows_of(each, written) for each in plain)]
+    columns, known = shown_fields(written.fields), _AllColumns.of(sources)
+    names = column_names(columns)
+    types = [type_of(field.expression, known) for field in columns]
+    return PreparedSelect(
+        written,
+        tuple(sources),
+        tuple(names),
+        tuple(tag for tag in written.grouping.tags if isinstance(tag, str)),
+        {name: kind for name, kind in zip(names, types, strict=True) if kind is not None},
+    )
+
+
+def shown_fields(fields: Sequence[SelectedField]) -> list[SelectedField]:
+    """The fields, and those that `top` and `bottom` show beside."""
+    found: list[SelectedField] = []
+    for field in fields:
+        found.append(field)
+        if isinstance(field.expression, FunctionCall) and field.expression.name in ("top", "bottom"):
+            found += [SelectedField(each) for each in field.expression.arguments[1:-1]]
+    return found
+
+
+def _without_time(statement: Select) -> Select:
+    """The first column is the time, so it need not be selected."""
+    fields = tuple(
+        field
+        for field in statement.fields
+        if not (isinstance(field.expression, Reference) and field.expression.name.lower() == "time")
+    )
+    return replace(statement, fields=fields)
+
+
+def _rows_of(measurement: Measurement, outer: Select) -> PreparedSelect:
+    """The columns of a measurement that a statement needs, as a subquery."""
+    parts: list[Expression] = [part for field in outer.fields for part in walk(field.expression)]
+    parts += walk(outer.where) if outer.where is not None else ()
+    wanted = {part.name: None for part in parts if isinstance(part, Reference)}
+    names = [name for name in wanted if name in measurement.fields or name in measurement.tags]
+    fields = tuple(SelectedField(Reference(name)) for name in names)
+    types = {name: measurement.fields.get(name, "string") for name in names}
+    return PreparedSelect(Select(fields, ()), (measurement,), tuple(names), (), types)

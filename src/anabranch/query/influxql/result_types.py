@@ -1,0 +1,67 @@
+"""The types of what a SELECT returns, for those that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from anabranch.query.influxql.functions import AGGREGATES, LISTS, MATHEMATICS
+from anabranch.query.influxql.relation import Columns, FieldType
+from anabranch.query.influxql.syntax import Constant, Expression, FunctionCall, Operation, Reference
+
+_CASTS: Final[Mapping[str, FieldType]] = {
+    "float": "float",
+    "integer": "integer",
+    "string": "string",
+    "boolean": "boolean",
+    "tag": "string",
+}
+_RESULTS: Final[Mapping[str, FieldType]] = {
+    "derivative": "float",
+    "non_negative_derivative": "float",
+    "moving_average": "float",
+    "elapsed": "integer",
+}
+_KEEP_INTEGERS: Final = ("abs", "ceil", "floor", "round")
+_ORDER: Final[tuple[FieldType, ...]] = ("float", "integer", "string", "boolean")
+
+
+def common_type(first: FieldType | None, second: FieldType | None) -> FieldType | None:
+    """The type of a column that has the one in one source, the other in another."""
+    known = [each for each in _ORDER if each in (first, second)]
+    return known[0] if known else None
+
+
+def type_of(expression: Expression, columns: Columns) -> FieldType | None:
+    """The type of the values; None if there are none."""
+    match expression:
+        case Constant(bool()):
+            return "boolean"
+        case Constant(int()):
+            return "integer"
+        case Constant(float()):
+            return "float"
+        case Reference(name, cast):
+            kind: FieldType | None = columns.fields.get(name) or ("string" if name in columns.tags else None)
+            return kind if kind is None or cast is None else _CASTS.get(cast, kind)
+        case Operation(operator, left, right):
+            kinds = {type_of(left, columns), type_of(right, columns)}
+            if None in kinds or "string" in kinds:
+                return None
+            if operator in ("&", "|", "^"):
+                return "boolean" if "boolean" in kinds else "integer"
+            # Also of a division: InfluxDB cuts its result off where another statement reads it.
+            return "integer" if kinds == {"integer"} else "float"
+        case FunctionCall(name, arguments):
+            return _type_of_call(name, type_of(arguments[0], columns) if arguments else None)
+    return None
+
+
+def _type_of_call(name: str, argument: FieldType | None) -> FieldType | None:
+    if argument is None:
+        return None
+    if name in AGGREGATES:
+        return AGGREGATES[name].result or argument
+    if name in MATHEMATICS:
+        return argument if name in _KEEP_INTEGERS else "float"
+    return argument if name in LISTS else _RESULTS.get(name, argument)
