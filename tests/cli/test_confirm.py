@@ -63,6 +63,7 @@ READS = frozenset(
         "modules show",
         "queries list",
         "queries logs",
+        "queries prepare",
         "queries results",
         "queries show",
         "queries state",

@@ -7,6 +7,7 @@ from anabranch.cli.queries.deploy import deploy, rollback
 from anabranch.cli.queries.lifecycle import delete, start, stop
 from anabranch.cli.queries.listing import list_queries, show, versions
 from anabranch.cli.queries.logs import logs
+from anabranch.cli.queries.prepare import prepare
 from anabranch.cli.queries.results import results, state
 from anabranch.cli.queries.serve import serve
 from anabranch.cli.queries.top import top
@@ -22,5 +23,5 @@ app.command()(serve)
 app.command()(deploy)
 app.command()(upgrade)
 app.command("list")(list_queries)
-for verb in (show, top, start, stop, logs, results, state, versions, rollback, delete, validate):
+for verb in (show, top, start, stop, logs, results, state, versions, rollback, delete, validate, prepare):
     app.command()(verb)

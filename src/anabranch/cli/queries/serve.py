@@ -49,9 +49,8 @@ def serve(
     with open_store(store) as opened:
         from anabranch.cli.interrupts import interrupts
         from anabranch.spark.queries.host import QueryHost
-        from anabranch.spark.session.java import ensure_java
+        from anabranch.spark.queries.prepare import preparing_spark
 
-        ensure_java()
         host = QueryHost(
             opened,
             driver_per_query=driver_per_query,
@@ -61,7 +60,8 @@ def serve(
         )
         _log_to_stderr()
         print_note(f"serving the queries of {shown_address(store_path(store))}; Ctrl-C ends it")
-        with interrupts("stopping after the micro-batches in progress; a second signal ends it at once") as interrupted:
+        ending = interrupts("stopping after the micro-batches in progress; a second signal ends it at once")
+        with preparing_spark(), ending as interrupted:
             host.run(interrupted.is_set)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from anabranch.spark.session.cache import cache_folder
 
-__all__ = ["ensure_home"]
+__all__ = ["ensure_home", "homes"]
 
 # The folders that Spark's launcher and the JVM look for: all of a pip-installed pyspark except its Python code.
 _PARTS: Final = ("bin", "data", "jars", "licenses", "sbin")
@@ -45,8 +45,13 @@ def ensure_home() -> Path | None:
     return home
 
 
+def homes() -> Path:
+    """The folder of all such folders. Raises RuntimeError without a home folder of the user."""
+    return cache_folder() / "spark"
+
+
 def _linked(installed: Path) -> Path:
-    home = cache_folder() / "spark" / hashlib.sha256(str(installed).encode()).hexdigest()[:16]
+    home = homes() / hashlib.sha256(str(installed).encode()).hexdigest()[:16]
     home.mkdir(parents=True, exist_ok=True)
     for part in _PARTS:
         if (installed / part).exists():

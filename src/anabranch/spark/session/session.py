@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import StoreUnavailable
 from anabranch.errors.optional import optional
+from anabranch.spark.session.class_archive import archive_options
 from anabranch.spark.session.home import ensure_home
 from anabranch.spark.session.jars import ensure_jars
 from anabranch.spark.session.java import ensure_java
@@ -69,6 +70,7 @@ _LOCAL_SETTINGS = {
 }
 
 _CLASS_PATH = "spark.driver.extraClassPath"
+_CLASS_PATH_BEHIND = "SPARK_DIST_CLASSPATH"
 _WAREHOUSE = "spark.sql.warehouse.dir"
 
 
@@ -118,7 +120,8 @@ def session(
             if _WAREHOUSE not in options:
                 settings[_WAREHOUSE] = _passing_folder()
     settings |= options
-    settings["spark.driver.extraJavaOptions"] = _quiet(options.get("spark.driver.extraJavaOptions", ""))
+    java_options = _quiet(options.get("spark.driver.extraJavaOptions", ""))
+    settings["spark.driver.extraJavaOptions"] = f"{java_options} {archive_options(java_options)}".strip()
     places = [place for place in (*_remote(store), checkpoints) if is_s3(place)]
     if running is None and places:
         settings |= _with_s3(options, local=master.startswith("local"))
@@ -166,9 +169,12 @@ def _with_s3(options: Mapping[str, str], *, local: bool) -> dict[str, str]:
         return {}
     if not jars:
         return {}
-    if local:  # used in place; for a cluster Spark distributes them
-        paths = [*filter(None, [options.get(_CLASS_PATH)]), f"{jars[0].parent}/*"]
-        return {_CLASS_PATH: os.pathsep.join(paths)}
+    if (
+        local
+    ):  # used in place, behind Spark's own jars, as the archive of classes wants it; for a cluster Spark sends them
+        paths = [*filter(None, os.environ.get(_CLASS_PATH_BEHIND, "").split(os.pathsep)), f"{jars[0].parent}/*"]
+        os.environ[_CLASS_PATH_BEHIND] = os.pathsep.join(dict.fromkeys(paths))
+        return {}
     return {"spark.jars": ",".join([*filter(None, [options.get("spark.jars")]), *map(str, jars)])}
 
 

@@ -1,0 +1,86 @@
+"""Writes the archive of Java's classes with which sessions start faster (`anabranch.spark.session.class_archive`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from anabranch import limits
+from anabranch.errors import StoreUnavailable
+from anabranch.spark.queries.warm_up import warm_up
+from anabranch.spark.session.class_archive import class_archive, remove_outdated, writing_options
+from anabranch.spark.session.home import ensure_home
+from anabranch.spark.session.java import ensure_java
+from anabranch.spark.session.session import session
+
+__all__ = ["prepare_spark", "preparing_spark"]
+
+_WRITTEN_S: Final = 120.0  # the limit for Java's end, in which it writes the file: some 5 s
+_LOWEST_PRIORITY: Final = 19
+
+
+def prepare_spark() -> Path | None:
+    """Write the archive, unless there is one: runs a small query in a session of its own, in some 20 s. Returns the file, of
+    some 175 MB in the user's cache folder; None if there can't be one with this SPARK_HOME. The process must not have a Spark
+    session. Raises MissingExtra without pyspark or Java, StoreUnavailable if Spark does not start or Java writes no file."""
+    ensure_java()
+    ensure_home()
+    archive = class_archive()
+    if archive is None or archive.exists():
+        return archive
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".classes-") as folder:
+        fresh = Path(folder) / archive.name
+        spark = session(**{"spark.driver.extraJavaOptions": writing_options(fresh)})
+        gateway: Any = spark.sparkContext._gateway
+        warm_up(spark)
+        spark.stop()
+        for worker in psutil.Process(gateway.proc.pid).children(recursive=True):
+            worker.kill()  # they would complain that Java has ended
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # the word at which Java ends
+        with suppress(subprocess.TimeoutExpired):
+            gateway.proc.wait(_WRITTEN_S)
+        if not fresh.exists():
+            raise StoreUnavailable("Java wrote no archive of its classes; sessions start without one, as before")
+        with open(fresh, "rb") as written:
+            os.fsync(written.fileno())  # a file cut short by a power failure would crash Java
+        fresh.replace(archive)
+    remove_outdated(archive)
+    return archive
+
+
+@contextmanager
+def preparing_spark() -> Iterator[None]:
+    """Write the archive meanwhile, unless there is one: in a process of its own, at the lowest priority, which ends with the
+    block. Raises MissingExtra without Java."""
+    ensure_java()
+    ensure_home()
+    archive = class_archive()
+    if archive is None or archive.exists():
+        yield
+        return
+    nothing = subprocess.DEVNULL
+    preparing = subprocess.Popen(
+        [sys.executable, "-m", __name__], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(preparing.pid, signal.SIGKILL)  # Java too
+        with suppress(subprocess.TimeoutExpired):
+            preparing.wait(limits.TASK_END_S)
+
+
+if __name__ == "__main__":
+    os.nice(_LOWEST_PRIORITY)
+    prepare_spark()

@@ -1,0 +1,97 @@
+"""The archive of Java's classes, with which sessions start faster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.spark.session.class_archive import archive_options, class_archive, remove_outdated, writing_options
+from anabranch.spark.session.home import ensure_home
+from anabranch.spark.session.java import ensure_java
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPARK_HOME", "")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.delenv("JAVA_LAUNCHER_RUNS", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    (tmp_path / "java" / "bin").mkdir(parents=True)
+    (tmp_path / "java" / "bin" / "java").touch()
+
+
+def archive() -> Path:
+    ensure_home()
+    found = class_archive()
+    assert found is not None
+    return found
+
+
+def test_java_is_told_of_an_archive_that_exists() -> None:
+    assert archive_options("") == ""
+    archive().touch()
+    assert archive_options("-Xmx1g") == f"-XX:SharedArchiveFile={archive()} -Xlog:cds*=off"
+
+
+@pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=/mine", "-Xshare:off", writing_options(Path("/mine"))])
+def test_a_callers_own_choice_stays(own: str) -> None:
+    archive().touch()
+    assert archive_options(f"-Xmx1g {own}") == ""
+
+
+def test_another_java_has_another_archive(tmp_path: Path) -> None:
+    before = archive()
+    os.utime(tmp_path / "java" / "bin" / "java", ns=(1, 1))
+    assert archive() != before
+
+
+@pytest.mark.parametrize("home", ["", "/opt/spark"])
+def test_there_is_none_for_a_spark_of_the_users_own(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", home)
+    assert class_archive() is None
+
+
+def test_archives_that_are_outdated_are_removed() -> None:
+    kept, other_java = archive(), archive().with_name("classes-0.jsa")
+    uninstalled = kept.parent.with_name("0") / "classes-1.jsa"
+    uninstalled.parent.mkdir()
+    for each in (kept, other_java, uninstalled):
+        each.touch()
+    remove_outdated(kept)
+    assert (kept.exists(), other_java.exists(), uninstalled.exists()) == (True, False, False)
+
+
+SESSION = """
+import sys
+from anabranch.spark.session.session import session
+spark = session(**{"spark.driver.extraJavaOptions": sys.argv[1]})
+print(spark.range(3).count())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.process
+def test_a_session_takes_its_classes_from_the_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME")
+    ensure_java()
+    prepared = subprocess.run(
+        [sys.executable, "-m", "anabranch.cli.main", "queries", "prepare"], capture_output=True, text=True, check=True
+    )
+    assert f"Spark's classes are in {archive()}" in " ".join(prepared.stderr.split())
+    written = archive().stat().st_mtime_ns
+    # Under -Xshare:on Java ends if it can't use the file; and so it does with a file that is damaged.
+    command = [sys.executable, "-c", SESSION, "-Xshare:on"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "3\n"
+    subprocess.run([sys.executable, "-m", "anabranch.cli.main", "queries", "prepare"], check=True)
+    assert archive().stat().st_mtime_ns == written
+    archive().chmod(0o600)
+    archive().write_bytes(b"damaged")
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
+    command[-1] = "-Dnothing=special"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "3\n"
