@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 import anabranch as ab
@@ -156,6 +158,98 @@ def test_windows_have_early_late_and_retracted_results(spark: SparkSession, stor
     ]
     assert sorted(panes(store), key=str) == sorted(expected, key=str)
     assert len(rows(store, "out/panes_late")) == 1
+
+
+SESSIONS_AND_THREES = """
+CREATE STREAM out.sessions WITH (key = device, time = closed, watermark = '0 seconds') AS
+SELECT device, session_window.start AS opened, session_window.end AS closed, pane.timing AS timing,
+       pane.retraction AS retraction, count(*) AS events, sum(celsius) AS total
+FROM STREAM iot.sensors GROUP BY device, session_window(at, '4 seconds')
+EMIT EARLY EVERY 2 EVENTS, LATE WITHIN '10 seconds', RETRACTING;
+
+CREATE STREAM out.threes WITH (key = device, time = closed) AS
+SELECT device, count_window.first AS first, count_window.end AS closed, pane.timing AS timing, pane.index AS number,
+       count(*) AS events, sum(celsius) AS total
+FROM STREAM iot.sensors GROUP BY device, count_window(3)
+EMIT EARLY EVERY 2 EVENTS;
+"""
+
+
+def test_sessions_and_windows_of_events_have_early_and_late_results(spark: SparkSession, store: ab.Store) -> None:
+    # One commit a micro-batch, which begins with the watermark of those before.
+    for seconds in ([0, 3], [9, 12], [6, 13], [30, 31], [1, 19], [60, 63]):
+        put(store, seconds)
+    pipeline = run(store, SESSIONS_AND_THREES, name="both", spark=spark, once=True, events_max=2, flush=True)
+    assert pipeline.await_termination(240)
+    net: Counter[tuple[object, ...]] = Counter()
+    timings: Counter[tuple[str, bool]] = Counter()
+    for row in rows(store, "out/sessions"):
+        bounds = [seconds_since_base(row, name) for name in ("opened", "closed")]
+        net[(row["device"], *bounds, row["events"], row["total"])] += -1 if row["retraction"] else 1
+        timings[row["timing"], row["retraction"]] += 1
+    events = [(row["device"], seconds_since_base(row, "at"), row["celsius"]) for row in rows(store, SOURCE)]
+    in_time = pa.table(list(zip(*[each for each in events if each[1] != 1], strict=True)), ["device", "s", "celsius"])
+    assert +net == Counter(sessions_of_duckdb(in_time, 4))
+    assert not -net
+    # When the event at 6 comes, the watermark is 12. It joins the session from 0 to 7, which has just closed, with that from 9
+    # to 16, which is open. When that at 19 comes it is 31, so a session of its own is late at once.
+    expected = {
+        ("early", False): 3,
+        ("early", True): 3,
+        ("on_time", False): 6,
+        ("on_time", True): 1,
+        ("late", False): 1,
+    }
+    assert timings == expected
+    assert [seconds_since_base(row, "at") for row in rows(store, "out/sessions_late")] == [1]
+
+    threes = [
+        (row["device"], row["timing"], row["number"], row["events"], row["total"]) for row in rows(store, "out/threes")
+    ]
+    assert sorted(threes) == [
+        ("d0", "early", 0, 2, 3.0),
+        ("d0", "early", 0, 2, 4.0),
+        ("d0", "early", 0, 2, 11.0),
+        ("d0", "on_time", 1, 3, 5.0),
+        ("d0", "on_time", 1, 3, 13.0),
+        ("d1", "early", 0, 2, 9.0),
+        ("d1", "on_time", 1, 3, 10.0),
+    ]
+    assert len({row["first"] for row in rows(store, "out/threes")}) == 4
+
+
+def sessions_of_duckdb(events: pa.Table, gap: int) -> list[tuple[object, ...]]:
+    """As (device, start, end, events, total), computed at once."""
+    connection = duckdb.connect()
+    connection.register("events", events)
+    return connection.execute(
+        f"""
+        SELECT device, min(s), max(s) + {gap}, count(*), sum(celsius) FROM (
+            SELECT *, count(*) FILTER (WHERE begins) OVER (PARTITION BY device ORDER BY s) AS session FROM (
+                SELECT *, coalesce(s - lag(s) OVER (PARTITION BY device ORDER BY s) > {gap}, true) AS begins
+                FROM events
+            )
+        ) GROUP BY device, session
+        """
+    ).fetchall()
+
+
+@pytest.mark.slow
+def test_a_window_of_events_has_an_early_result_also_without_event_time(spark: SparkSession, store: ab.Store) -> None:
+    store.streams.create("iot/plain", schema=pa.schema([("n", pa.int64())]))
+    with store.writer("iot/plain") as writer:
+        writer.write_batch(pa.table({"n": [1, 2, 3]}))
+    sql = """CREATE STREAM out.tens AS SELECT pane.timing AS timing, sum(n) AS total FROM STREAM iot.plain
+    GROUP BY count_window(10) EMIT EARLY EVERY '1 second', DISCARDING"""
+
+    def found() -> list[object]:
+        return [tuple(row.values()) for row in rows(store, "out/tens")] if store.streams.exists("out/tens") else []
+
+    with run(store, sql, name="tens", spark=spark) as pipeline:
+        until(lambda: pipeline.active and found() == [("early", 6)])
+        with store.writer("iot/plain") as writer:
+            writer.write_batch(pa.table({"n": list(range(4, 11))}))
+        until(lambda: found() == [("early", 6), ("on_time", 49)])
 
 
 @pytest.mark.slow

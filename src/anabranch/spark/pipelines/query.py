@@ -98,6 +98,7 @@ def analyze(
         frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several, given=given)
         if info.schema.time is not None:
             frame = frame.withWatermark(info.schema.time, f"{step.delays_us[name] // 1000} milliseconds")
+        if info.schema.time is not None or name in markers:
             frame = frame.where(is_event())
         if statement.options.shed is not None:
             frame = shed_frame(frame, statement)
@@ -148,7 +149,7 @@ def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed:
     events = _sql(spark, statement, windowed.events)
     (source,) = statement.sources.values()
     try:
-        frame = events_of_windows(events, windowed, store.streams.get(source).schema.time)
+        frame = events_of_windows(events, windowed, store.streams.get(source))
     except InvalidSql as exc:
         raise InvalidSql(str(exc), line=statement.query_line) from exc
     results = results_of_nothing(spark, frame, _padded(statement, windowed.results), statement.arguments)
@@ -213,14 +214,13 @@ def _marker_options(
         ranges = [(StreamCut.parse(starts[str(name)]), ends.get(str(name))) for name in timed]
         stops = tuple((start, None if end is None else StreamCut.parse(end)) for start, end in ranges)
         closing = WindowClosing(statement.horizon_us, stops)
+    emit = None if statement.windowed is None else statement.windowed.emit
+    early_us = None if emit is None else emit.early_us
     options = {}
-    for name in timed:
+    for name in found if early_us is not None else timed:
         idleness, others = None, tuple((stream, step.delays_us[each]) for each, stream in timed.items() if each != name)
         if statement.options.idle_us is not None and others:
             idleness = Idleness(statement.options.idle_us, others)
-        early_us = (
-            None if statement.windowed is None or statement.windowed.emit is None else statement.windowed.emit.early_us
-        )
         if closing is not None or idleness is not None or early_us is not None:
             options[name] = MarkerOption(step.delays_us[name], closing, idleness, early_us).to_option()
     return options
@@ -393,7 +393,8 @@ def late_account(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec |
     if not statement.options.late or statement.options.mode == "complete":
         return None
     emit = None if statement.windowed is None else statement.windowed.emit
-    windows = _dropping(frame, statement) if emit is None else statement.windows
+    # A window of a number of events takes them as they come.
+    windows = _dropping(frame, statement) if emit is None else statement.windows or None
     sources = [store.streams.get(name) for name in statement.sources.values()]
     timed = {each.id: each.schema.time for each in sources if each.schema.time is not None}
     return (

@@ -4,26 +4,18 @@ asks for them."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import InvalidSql
-from anabranch.model.columns import TIME_TYPE
 from anabranch.spark.pipelines.sql import parse
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
-from anabranch.spark.pipelines.windows.columns import TIME
-from anabranch.spark.pipelines.windows.emit import MODES, EmitPolicy
-from anabranch.spark.pipelines.windows.panes import BucketState, advance, next_due_us
+from anabranch.spark.pipelines.windows.emit import EmitPolicy
+from anabranch.spark.pipelines.windows.panes import BucketState, advance
 from anabranch.spark.pipelines.windows.spans import StatementWindow
-
-SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64()), (TIME, TIME_TYPE)])
-
-Pane = tuple[str, int, int, str, int, bool, tuple[int, ...]]
-"""A key, a window's start and end, a pane's timing, index and whether it is retracted, and its events."""
+from tests.unit.spark.pipelines.panes import BATCHES, SCHEMA, Pane, kept, panes_of, policies, table
 
 
 @dataclass
@@ -44,22 +36,14 @@ class Model:
         self.policy = policy
         self.windows: dict[tuple[str, int], Window] = {}
 
-    def kept(self, events: list[tuple[int, int]]) -> tuple[int, ...]:
-        if self.policy.last_events is not None:
-            events = events[-self.policy.last_events :]
-        if self.policy.last_us is not None:
-            newest = max(time for time, _ in events)
-            events = [each for each in events if each[0] > newest - self.policy.last_us]
-        return tuple(number for _, number in events)
-
     def fire(self, key: str, end: int, timing: str, now: int) -> list[Pane]:
         found, panes = self.windows[key, end], list[Pane]()
         start = end - self.window.size_us
         if self.policy.mode == "retracting" and found.fired:
-            earlier = self.kept(found.events[: found.fired])
+            earlier = kept(found.events[: found.fired], self.policy)
             panes.append((key, start, end, found.timing, found.index - 1, True, earlier))
         events = found.events[found.fired if self.policy.mode == "discarding" else 0 :]
-        panes.append((key, start, end, timing, found.index, False, self.kept(events)))
+        panes.append((key, start, end, timing, found.index, False, kept(events, self.policy)))
         found.fired, found.at, found.timing = len(found.events), now, timing
         found.index += 1
         return panes
@@ -102,34 +86,8 @@ def windows(draw: st.DrawFn) -> StatementWindow:
     return StatementWindow("at", size, slide, draw(st.integers(1 - slide, slide - 1)))
 
 
-POLICIES = st.builds(
-    EmitPolicy,
-    early_events=st.none() | st.integers(1, 3),
-    early_us=st.none() | st.integers(1, 4),
-    late_us=st.integers(0, 6),
-    mode=st.sampled_from(MODES),
-    last_events=st.none() | st.integers(1, 3),
-    last_us=st.none() | st.integers(1, 4),
-)
-EVENTS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 25)), max_size=8)
-BATCHES = st.lists(st.tuples(EVENTS, st.integers(0, 6), st.integers(0, 5)), max_size=6)
-
-
-def panes_of(emitted: pa.Table | None) -> list[Pane]:
-    if emitted is None:
-        return []
-    found: dict[Any, list[int]] = {}
-    times = emitted.column("window").combine_chunks()
-    bounds = zip(*(times.field(name).cast(pa.int64()).to_pylist() for name in ("start", "end")), strict=True)
-    for row, (start, end) in zip(emitted.select(["key", "n", "pane"]).to_pylist(), bounds, strict=True):
-        pane = row["pane"]
-        where = row["key"], start, end, pane["timing"], pane["index"], pane["retraction"]
-        found.setdefault(where, []).append(row["n"])
-    return [(*where, tuple(numbers)) for where, numbers in found.items()]
-
-
 @settings(max_examples=150)
-@given(windows(), POLICIES, BATCHES)
+@given(windows(), policies(late_us=st.integers(0, 6)), BATCHES)
 def test_panes_are_those_of_the_model(
     window: StatementWindow, policy: EmitPolicy, batches: list[tuple[list[tuple[str, int]], int, int]]
 ) -> None:
@@ -139,12 +97,12 @@ def test_panes_are_those_of_the_model(
         watermark, now = watermark + step, now + passed
         numbered = [(key, time, number + each) for each, (key, time) in enumerate(events)]
         number += len(events)
-        columns = {"key": [k for k, _, _ in numbered], "n": [n for _, _, n in numbered]}
-        came = pa.table({**columns, TIME: pa.array([t for _, t, _ in numbered], TIME_TYPE)}, SCHEMA)
-        emitted, state = advance(state, came, ["key"], ["key", "n"], window, policy, watermark_us=watermark, now_us=now)
-        assert sorted(panes_of(emitted)) == sorted(model.batch(numbered, watermark, now))
+        came = table(numbered) if numbered else None
+        found = advance(state, came, ["key"], ["key", "n"], window, policy, watermark_us=watermark, now_us=now)
+        state = found.state
+        assert sorted(panes_of(found.emitted, "window")) == sorted(model.batch(numbered, watermark, now))
         ends = [end + policy.late_us if found.closed else end for (_, end), found in model.windows.items()]
-        assert next_due_us(state, policy) == min(ends, default=None)
+        assert found.due_us == min(ends, default=None)
 
 
 def windowed(query: str) -> WindowedQuery:
@@ -177,6 +135,17 @@ def test_the_clause_says_when_results_come_and_what_they_are_made_of(clause: str
 
 
 @pytest.mark.parametrize(
+    ("call", "name"), [("session_window(at, '1 minute')", "session_window"), ("count_window(5, 2)", "count_window")]
+)
+def test_sessions_and_windows_of_events_have_panes_too(call: str, name: str) -> None:
+    found = windowed(f"SELECT {name}.end AS e, count(*) AS n FROM STREAM s.a GROUP BY k, {call} EMIT RETRACTING")
+    assert found.emit == EmitPolicy(mode="retracting")
+    assert found.results == (
+        f"SELECT {name}.end AS e, count(*) AS n FROM anabranch_windows AS `a` GROUP BY k, {name}, pane"
+    )
+
+
+@pytest.mark.parametrize(
     ("query", "message"),
     [
         ("GROUP BY window(at, '1 minute') EMIT", "expected after EMIT"),
@@ -189,9 +158,10 @@ def test_the_clause_says_when_results_come_and_what_they_are_made_of(clause: str
         ("GROUP BY window(at, '1 minute') EMIT DISCARDING, RETRACTING", "twice the same"),
         ("GROUP BY window(at, '1 minute') EMIT DISCARDING,", "expected after EMIT"),
         ("GROUP BY window(at, '1 minute') EMIT CHANGES", "expected after EMIT"),
-        ("GROUP BY session_window(at, '1 minute') EMIT DISCARDING", "one window"),
-        ("GROUP BY k EMIT DISCARDING", "one window"),
-        ("GROUP BY count_window(5) EMIT DISCARDING", "give count_window a step"),
+        ("GROUP BY window(at, '1 minute'), session_window(at, '1 minute') EMIT DISCARDING", "windows of one kind"),
+        ("GROUP BY k EMIT DISCARDING", "windows of one kind"),
+        ("GROUP BY count_window(5) EMIT LATE WITHIN '1 minute'", "LATE WITHIN goes with windows of time"),
+        ("GROUP BY count_window(5), window(at, '1 minute') EMIT DISCARDING", "windows of one kind"),
     ],
 )
 def test_what_emit_can_not_do_is_refused_at_its_line(query: str, message: str) -> None:

@@ -11,22 +11,23 @@ what it does with the events of windows. Pure.
     EMIT EARLY EVERY 100 EVENTS, LATE WITHIN '1 hour', RETRACTING
 
 The name and the order of the arguments of `count_window` are those of TDengine's COUNT_WINDOW (and Flink's `countWindow`), as
-are its bounds. The words of EMIT, and what a pane is, are those of Beam; it stands where ksqlDB has it.
+are its bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
-from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, PANE, WINDOW
+from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, PANE, SESSION_WINDOW, WINDOW
 from anabranch.spark.pipelines.windows.count import CountWindow
 from anabranch.spark.pipelines.windows.drift import DriftDetector
-from anabranch.spark.pipelines.windows.emit import MODES, EmitPolicy
+from anabranch.spark.pipelines.windows.emit import EmitPolicy
+from anabranch.spark.pipelines.windows.emit_clauses import Interval, emit_policy, value_at
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 __all__ = ["RESULTS_VIEW", "Relation", "WindowedQuery", "windowed_query"]
@@ -34,22 +35,15 @@ __all__ = ["RESULTS_VIEW", "Relation", "WindowedQuery", "windowed_query"]
 RESULTS_VIEW: Final = "anabranch_windows"
 _SIZE_MAX: Final = 1_000_000
 _FORM: Final = "SELECT … FROM STREAM scope.name [WHERE …] GROUP BY [columns,] {window} [HAVING …]"
-_COUNT_FORM: Final = _FORM.format(window="count_window(events[, step])")
-_EMIT_FORM: Final = _FORM.format(window="window(time, 'size'[, 'slide'])") + " EMIT …"
-_POLICY_FORM: Final = (
-    "expected after EMIT: EARLY EVERY n EVENTS, EARLY EVERY 'interval', LATE WITHIN 'interval', LAST n EVENTS, "
-    "LAST 'interval', ACCUMULATING, DISCARDING or RETRACTING"
-)
-
-Interval = Callable[[str, int], int]
-"""The µs of an interval on a line. Raises InvalidSql."""
+_COUNT_WINDOWS: Final = "count_window(events[, step])"
+_TIME_WINDOWS: Final = "window(time, 'size'[, 'slide']) or session_window(time, 'gap')"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedQuery:
     """`events` is the SQL of the events that are counted, with the columns of their key, of which there are `keys`; of its
     other columns `results` refers to those in `words` (lower case), or if that is None to any. `results` is the SQL over
-    the view `RESULTS_VIEW` of the events of windows that are due. Windows of time have an `emit`."""
+    the view `RESULTS_VIEW` of the events of windows that are due, with `emit` of panes. Windows of time have one."""
 
     window: CountWindow | StatementWindow | DriftDetector
     events: str
@@ -112,30 +106,35 @@ def _is_call(tokens: Sequence[Token], index: int, *names: str) -> bool:
     return plain and opens and not after_dot and tokens[index].text.lower() in names
 
 
+@dataclass(frozen=True, slots=True)
 class _Division:
-    def __init__(
-        self,
-        text: str,
-        tokens: Sequence[Token],
-        begin: int,
-        relations: Sequence[Relation],
-        values: Mapping[str, Any],
-        windows: Sequence[StatementWindow],
-        interval: Interval,
-        count: Sequence[int],
-        emit: int | None,
-    ) -> None:
-        self._text = text
-        self._tokens = tokens
-        self._begin = begin
-        self._relations = relations
-        self._values = values
-        self._windows = windows
-        self._interval = interval
-        self._emit = emit
-        self._end = len(tokens) if emit is None else emit
-        self._form = _EMIT_FORM if emit is not None and not count else _COUNT_FORM
-        self._calls = count or [index for index in range(begin, self._end) if _is_call(tokens, index, WINDOW)]
+    """A query under division: `tokens` from `begin` on, with the calls of count_window at `count`, and EMIT at `emit`."""
+
+    text: str
+    tokens: Sequence[Token]
+    begin: int
+    relations: Sequence[Relation]
+    values: Mapping[str, Any]
+    windows: Sequence[StatementWindow]
+    interval: Interval
+    count: Sequence[int]
+    emit: int | None
+
+    @property
+    def _end(self) -> int:
+        return len(self.tokens) if self.emit is None else self.emit
+
+    @property
+    def _calls(self) -> Sequence[int]:
+        """The calls of the window's function."""
+        return self.count or [
+            index for index in range(self.begin, self._end) if _is_call(self.tokens, index, WINDOW, SESSION_WINDOW)
+        ]
+
+    @property
+    def _form(self) -> str:
+        form = _FORM.format(window=_COUNT_WINDOWS if self.count else _TIME_WINDOWS)
+        return form if self.emit is None else f"{form} EMIT …"
 
     def divided(self) -> WindowedQuery:
         spans, policy = self._kind()
@@ -158,97 +157,43 @@ class _Division:
             self._events(marks["FROM"], groups, keys),
             self._results(marks["FROM"], groups, called[0], alias),
             len(keys),
-            self._words([*range(self._begin, marks["FROM"]), *range(groups, self._end)]),
+            self._words([*range(self.begin, marks["FROM"]), *range(groups, self._end)]),
             policy,
         )
 
     def _kind(self) -> tuple[StatementWindow | None, EmitPolicy | None]:
         """The window of time, if that is what the query has, and its policy."""
-        for index in range(self._begin, self._end):
-            if self._form is _COUNT_FORM and _is_call(self._tokens, index, WINDOW, "session_window"):
-                raise self._error("a statement has windows of one kind: use another statement for the other", index)
-        if self._emit is None:
-            return None, None
-        if self._form is _COUNT_FORM:
-            raise self._error("EMIT goes with window(…): give count_window a step for results in between", self._emit)
-        if len(self._windows) != 1 or self._windows[0].is_session:
-            raise self._error(f"EMIT goes with one window(…): {self._form}", self._emit)
-        return self._windows[0], self._policy(self._emit)
-
-    def _policy(self, begin: int) -> EmitPolicy:
-        given: dict[str, Any] = {}
-
-        def give(name: str, value: object, index: int) -> None:
-            if name in given:
-                raise self._error("EMIT says twice the same", index)
-            given[name] = value
-
-        index = begin + 1
-        while index < len(self._tokens) or index == begin + 1:
-            words = [token.text.upper() for token in self._tokens[index : index + 2]]
-            first = words[0] if words else ""
-            if first.lower() in MODES:
-                give("mode", first.lower(), index)
-                after = index + 1
-            elif words == ["EARLY", "EVERY"]:
-                after = self._amount(index + 2, "early_events", "early_us", give)
-            elif words == ["LATE", "WITHIN"]:
-                after = self._amount(index + 2, None, "late_us", give)
-            elif first == "LAST":
-                after = self._amount(index + 1, "last_events", "last_us", give)
-            else:
-                raise self._error(_POLICY_FORM, index)
-            comma = after < len(self._tokens) and self._tokens[after].token_type is TokenType.COMMA
-            index = after + comma
-            if comma and index == len(self._tokens):
-                raise self._error(_POLICY_FORM, index)
-        return EmitPolicy(**given)
-
-    def _amount(self, index: int, events: str | None, interval: str, give: Callable[[str, object, int], None]) -> int:
-        """Take a number of events or an interval. Returns the index of the token after it."""
-        at = index
-        if at < len(self._tokens) and self._tokens[at].text.upper() == "INTERVAL":
-            at += 1
-        value, after = self._value(at)
-        counts = after < len(self._tokens) and self._tokens[after].text.upper() == "EVENTS" and at == index
-        if counts and events is not None and isinstance(value, int) and value > 0:
-            give(events, value, index)
-            return after + 1
-        if counts or not isinstance(value, str):
-            raise self._error(_POLICY_FORM, index)
-        amount = self._interval(value, self._tokens[at].line)
-        if amount <= 0 or amount % 1_000:
-            raise self._error("an interval of EMIT is of whole milliseconds, more than 0", index)
-        give(interval, amount, index)
-        return after
-
-    def _value(self, index: int) -> tuple[object, int]:
-        """A number, a text or the value of a parameter, and the index after it."""
-        tokens = self._tokens[index : index + 2]
-        if tokens and tokens[0].token_type is TokenType.STRING:
-            return tokens[0].text, index + 1
-        if tokens and tokens[0].token_type is TokenType.NUMBER and tokens[0].text.isdecimal():
-            return int(tokens[0].text), index + 1
-        if len(tokens) == 2 and tokens[0].token_type is TokenType.COLON and tokens[1].text in self._values:
-            return self._values[tokens[1].text], index + 2
-        return None, index + 1
+        policy = None if self.emit is None else emit_policy(self.tokens, self.emit, self.values, self.interval)
+        if self.count:
+            for index in range(self.begin, self._end):
+                if _is_call(self.tokens, index, WINDOW, SESSION_WINDOW):
+                    raise self._error("a statement has windows of one kind: use another statement for the other", index)
+            if self.emit is not None and policy is not None and policy.late_us:
+                raise self._error(
+                    "LATE WITHIN goes with windows of time; count_window takes events as they come", self.emit
+                )
+            return None, policy
+        assert self.emit is not None, "there is a count_window or EMIT"
+        if len(self.windows) != 1:
+            raise self._error(f"EMIT goes with windows of one kind: {self._form}", self.emit)
+        return self.windows[0], policy
 
     def _error(self, message: str, index: int) -> InvalidSql:
-        return InvalidSql(message, line=self._tokens[min(index, len(self._tokens) - 1)].line)
+        return InvalidSql(message, line=self.tokens[min(index, len(self.tokens) - 1)].line)
 
     def _clauses(self) -> dict[str, int]:
         """Where the query's own clauses begin. Raises InvalidSql for one that it can't have."""
         allowed = ("FROM", "WHERE", "GROUP BY", "HAVING")
         found: dict[str, int] = {}
         depth = 0
-        for index in range(self._begin, self._end):
-            token = self._tokens[index]
+        for index in range(self.begin, self._end):
+            token = self.tokens[index]
             depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
             word = " ".join(token.text.upper().split())
             if depth or token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
                 continue
-            after_dot = self._tokens[index - 1].token_type is TokenType.DOT
-            if word == "FROM" and self._tokens[index - 1].text.upper() == "DISTINCT":  # IS DISTINCT FROM
+            after_dot = self.tokens[index - 1].token_type is TokenType.DOT
+            if word == "FROM" and self.tokens[index - 1].text.upper() == "DISTINCT":  # IS DISTINCT FROM
                 continue
             if word in allowed and not after_dot:
                 if any(allowed.index(each) >= allowed.index(word) for each in found):
@@ -256,8 +201,8 @@ class _Division:
                 found[word] = index
             elif token.token_type in _REFUSED and not after_dot:
                 raise self._error(f"a query with these windows has no {word}: {self._form}", index)
-        if self._tokens[self._begin].text.upper() != "SELECT":
-            raise self._error(f"expected {self._form}", self._begin)
+        if self.tokens[self.begin].text.upper() != "SELECT":
+            raise self._error(f"expected {self._form}", self.begin)
         return found
 
     def _items(self, first: int, end: int) -> list[tuple[int, int]]:
@@ -265,7 +210,7 @@ class _Division:
         items: list[tuple[int, int]] = []
         depth, begun = 0, first
         for index in range(first, end):
-            kind = self._tokens[index].token_type
+            kind = self.tokens[index].token_type
             depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
             if kind is TokenType.COMMA and not depth:
                 items.append((begun, index))
@@ -277,7 +222,7 @@ class _Division:
         """The items of GROUP BY."""
         items = self._items(first, end)
         for begun, after in items:
-            words = [token.text.upper() for token in self._tokens[begun:after]]
+            words = [token.text.upper() for token in self.tokens[begun:after]]
             if not words or words in (["ALL"],) or words[0] in ("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING"):
                 raise self._error(f"expected columns and a window after GROUP BY: {self._form}", begun)
             if len(words) == 1 and words[0].isdecimal():
@@ -288,7 +233,7 @@ class _Division:
         form = "write count_window(events[, step]) with whole numbers"
         numbers = []
         for first, end in self._items(item[0] + 2, self._end_of_call(item[0]) - 1):
-            value, after = self._value(first)
+            value, after = value_at(self.tokens, first, self.values)
             if not isinstance(value, int) or isinstance(value, bool) or after != end:
                 raise self._error(form, first)
             numbers.append(value)
@@ -301,33 +246,32 @@ class _Division:
 
     def _alias(self, begin: int, end: int) -> str:
         """The name under which the query refers to its stream."""
-        form = (
-            "count_window takes the events of one stream: FROM STREAM scope.name [AS name]; join in another statement"
-        )
-        if len(self._relations) != 1 or not self._relations[0].is_stream or self._relations[0].first != begin + 1:
+        form = "such windows take the events of one stream: FROM STREAM scope.name [AS name]; join in another statement"
+        if len(self.relations) != 1 or not self.relations[0].is_stream or self.relations[0].first != begin + 1:
             raise self._error(form, begin)
-        rest = self._tokens[self._relations[0].last + 1 : end]
+        rest = self.tokens[self.relations[0].last + 1 : end]
         if rest and rest[0].token_type is TokenType.ALIAS:
             rest = rest[1:]
         if len(rest) > 1:
             raise self._error(form, begin)
-        return rest[0].text if rest else self._relations[0].name
+        return rest[0].text if rest else self.relations[0].name
 
     def _events(self, begin: int, end: int, keys: Sequence[tuple[int, int]]) -> str:
         chosen = "".join(f", {self._replaced(*key)} AS {KEY}{number}" for number, key in enumerate(keys))
-        return f"SELECT *{chosen} {self._lines(self._begin, begin)}{self._replaced(begin, end)}"
+        return f"SELECT *{chosen} {self._lines(self.begin, begin)}{self._replaced(begin, end)}"
 
     def _results(self, begin: int, end: int, grouped: tuple[int, int], alias: str) -> str:
-        window, beside = (COUNT_WINDOW, NUMBER) if self._emit is None else (WINDOW, PANE)
+        window = COUNT_WINDOW if self.count else self.tokens[grouped[0]].text.lower()
+        beside = NUMBER if self.emit is None else PANE
         calls = [(call, self._end_of_call(call), window) for call in self._calls if call != grouped[0]]
         calls.append((*grouped, f"{window}, {beside}"))
-        head, rest = self._replaced(self._begin, begin, calls), self._replaced(end, self._end, calls)
+        head, rest = self._replaced(self.begin, begin, calls), self._replaced(end, self._end, calls)
         return f"{head} FROM {RESULTS_VIEW} AS `{alias}` {self._lines(begin, end)}{rest}"
 
     def _end_of_call(self, call: int) -> int:
         depth = 0
-        for index in range(call + 1, len(self._tokens)):
-            kind = self._tokens[index].token_type
+        for index in range(call + 1, len(self.tokens)):
+            kind = self.tokens[index].token_type
             depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
             if not depth:
                 return index + 1
@@ -335,24 +279,24 @@ class _Division:
 
     def _lines(self, begin: int, end: int) -> str:
         """The line breaks of the tokens from `begin` to before `end`, so that Spark's messages name the file's lines."""
-        return "\n" * self._text.count("\n", self._tokens[begin].start, self._tokens[end].start)
+        return "\n" * self.text.count("\n", self.tokens[begin].start, self.tokens[end].start)
 
     def _replaced(self, begin: int, end: int, calls: Sequence[tuple[int, int, str]] = ()) -> str:
         """The text of these tokens, with relations and calls replaced."""
-        changes = [(each.first, each.last + 1, each.text) for each in self._relations] + list(calls)
-        parts, position = [], self._tokens[begin].start
+        changes = [(each.first, each.last + 1, each.text) for each in self.relations] + list(calls)
+        parts, position = [], self.tokens[begin].start
         for first, after, text in sorted(changes):
             if begin <= first and after <= end:
-                parts += [self._text[position : self._tokens[first].start], text]
-                position = self._tokens[after - 1].end + 1
-        parts.append(self._text[position : self._tokens[end - 1].end + 1])
+                parts += [self.text[position : self.tokens[first].start], text]
+                position = self.tokens[after - 1].end + 1
+        parts.append(self.text[position : self.tokens[end - 1].end + 1])
         return "".join(parts)
 
     def _words(self, indices: Sequence[int]) -> frozenset[str] | None:
         """The words by which these tokens may refer to columns; None if one stands for all columns."""
         words = set()
         for index in indices:
-            token = self._tokens[index]
+            token = self.tokens[index]
             if token.token_type is TokenType.STAR and self._is_all_columns(index):
                 return None
             if token.token_type is not TokenType.STRING:
@@ -360,8 +304,8 @@ class _Division:
         return frozenset(words)
 
     def _is_all_columns(self, index: int) -> bool:
-        before = self._tokens[index - 1].token_type
-        counts = before is TokenType.L_PAREN and self._tokens[index - 2].text.lower() == "count"
+        before = self.tokens[index - 1].token_type
+        counts = before is TokenType.L_PAREN and self.tokens[index - 2].text.lower() == "count"
         multiplies = before in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.R_PAREN)
         return not counts and not multiplies
 

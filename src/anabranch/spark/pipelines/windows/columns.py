@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["COUNT_WINDOW", "KEY", "NUMBER", "OFFSET", "PANE", "SEGMENT", "TIME", "WINDOW"]
+__all__ = ["COUNT_WINDOW", "KEY", "NUMBER", "OFFSET", "PANE", "SEGMENT", "SESSION_WINDOW", "TIME", "WINDOW"]
 
 KEY: Final = "_anabranch_key_"
 """Followed by a number: a part of the key."""
@@ -13,6 +13,7 @@ SEGMENT: Final = "_anabranch_segment"
 OFFSET: Final = "_anabranch_offset"
 COUNT_WINDOW: Final = "count_window"
 WINDOW: Final = "window"
+SESSION_WINDOW: Final = "session_window"
 PANE: Final = "pane"
 NUMBER: Final = "_anabranch_window"
 """Tells windows apart whose events have the same times."""

@@ -1,34 +1,37 @@
-"""Decides which results of time windows are due, and of which events each is made. Pure.
+"""Decides which panes of windows of time are due, other than of sessions, and of which events each is made. Pure.
 
-The terms are those of Beam: a *pane* is one result of a window, with a timing (early, on time, late) and an index. A window is
-on time when the watermark reaches its end, and is forgotten `late_us` later. Each micro-batch gives a window at most one early
-or one late pane. An event is judged by the watermark with which its micro-batch begins; a window whose end that watermark has
-reached closes before events of the batch count. So it makes no difference whether a batch without events ran before.
+A window is on time when the watermark reaches its end, and is forgotten `late_us` later. Each micro-batch gives a window at
+most one early or one late pane. An event is judged by the watermark with which its micro-batch begins; a window whose end that
+watermark has reached closes before events of the batch count. So it makes no difference whether a batch without events ran
+before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.model.columns import TIME_TYPE
-from anabranch.spark.pipelines.windows.columns import PANE, TIME, WINDOW
+from anabranch.spark.pipelines.windows.columns import TIME, WINDOW
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
 from anabranch.spark.pipelines.windows.grouping import Numbers, RowGroups, codes_of, group
+from anabranch.spark.pipelines.windows.pane_rows import (
+    EARLY,
+    LATE,
+    ON_TIME,
+    Flags,
+    Panes,
+    early_due,
+    members_of,
+    pane_rows,
+)
 from anabranch.spark.pipelines.windows.spans import StatementWindow, windows_of
 
-__all__ = ["EARLY", "LATE", "ON_TIME", "BucketState", "advance", "next_due_us"]
+__all__ = ["Advanced", "BucketState", "advance"]
 
-EARLY, ON_TIME, LATE = 0, 1, 2
-_TIMINGS: Final = pa.array(["early", "on_time", "late"])
 _END, _FIRED, _AT, _INDEX, _CLOSED, _TIMING = "end", "fired", "at", "index", "closed", "timing"
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,19 @@ class BucketState:
     watermark_us: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What has become of a bucket: `emitted` are the events of the panes that are due, each with its window and pane (None
+    without any); `due_us` is the watermark at which `state` changes without further events (None for none)."""
+
+    emitted: pa.Table | None
+    state: BucketState
+    due_us: int | None
+
+
 def advance(
     state: BucketState,
-    came: pa.Table,
+    came: pa.Table | None,
     keys: Sequence[str],
     columns: Sequence[str],
     window: StatementWindow,
@@ -52,10 +65,10 @@ def advance(
     *,
     watermark_us: int,
     now_us: int,
-) -> tuple[pa.Table | None, BucketState]:
-    """The events of the panes that are due, each with its window and pane, and `columns` of its own; None without any. And the
-    state afterwards. `came` are the events of the micro-batch, in order."""
-    rows = pa.concat_tables([state.rows, came]).combine_chunks() if came.num_rows else state.rows
+) -> Advanced:
+    """Take the events of a micro-batch, `came`, which are in order (None without any). Those that are emitted have the `columns`
+    of their own."""
+    rows = state.rows if came is None else pa.concat_tables([state.rows, came]).combine_chunks()
     old = state.rows.num_rows
     times = rows.column(TIME).cast(pa.int64()).to_numpy()
     cell_rows, cell_ends = windows_of(times, window)
@@ -68,33 +81,24 @@ def advance(
     olds = np.add.reduceat(cell_rows[groups.order] < old, groups.starts) if len(counts) else counts
     past = ends <= watermark_us
 
-    panes = _Panes(policy)
+    panes: list[Panes] = []
+
+    def fire(due: Flags, upto: Numbers, timing: int) -> None:
+        panes.extend(book.fire(np.flatnonzero(due), upto, timing, cell_rows, window, policy, now_us))
+
     closing = past & ~book.closed & (olds > 0)
     due = closing & ((olds > book.fired) if policy.mode == "discarding" else True)
-    panes.add(book, due, olds, ON_TIME, now_us)
+    fire(due, olds, ON_TIME)
     book.closed |= past
-    panes.add(book, past & (counts > np.maximum(olds, book.fired)), counts, LATE, now_us)
-    fresh = counts - book.fired
-    early = np.zeros(len(counts), np.bool_)
-    if policy.early_events is not None:
-        early |= fresh >= policy.early_events
-    if policy.early_us is not None:
-        early |= (fresh > 0) & (now_us - book.at >= policy.early_us)
-    panes.add(book, ~past & early, counts, EARLY, now_us)
+    fire(past & (counts > np.maximum(olds, book.fired)), counts, LATE)
+    fire(~past & early_due(policy, counts - book.fired, now_us - book.at), counts, EARLY)
 
     stays = ends + policy.late_us > watermark_us
     kept_rows = np.unique(cell_rows[cell_ends + policy.late_us > watermark_us])
     after = BucketState(rows.take(pa.array(kept_rows)), book.table(stays), watermark_us)
-    return panes.emitted(rows, columns, groups, cell_rows, ends, times, window), after
-
-
-def next_due_us(state: BucketState, policy: EmitPolicy) -> int | None:
-    """The watermark at which the state changes without further events; None for none."""
-    if state.windows is None or not state.windows.num_rows:
-        return None
-    ends = state.windows.column(_END).to_numpy()
-    closed = state.windows.column(_CLOSED).to_numpy()
-    return int(np.where(closed, ends + policy.late_us, ends).min())
+    dues = np.where(book.closed, ends + policy.late_us, ends)[stays]
+    due_us = int(dues.min()) if len(dues) else None
+    return Advanced(pane_rows(rows, columns, panes, policy, window=WINDOW), after, due_us)
 
 
 class _Book:
@@ -141,62 +145,30 @@ class _Book:
             table = table.append_column(name, pa.array(self.ends if name == _END else getattr(self, name)))
         return table.filter(pa.array(stays))
 
-
-class _Panes:
-    """Collects panes, then makes their events."""
-
-    def __init__(self, policy: EmitPolicy) -> None:
-        self._policy = policy
-        self._parts: list[npt.NDArray[np.int64]] = []
-
-    def add(self, book: _Book, due: Flags, upto: Numbers, timing: int, now_us: int) -> None:
-        """A pane of each window that is `due`, with its events up to these counts."""
-        which = np.flatnonzero(due)
-        low = book.fired[which] if self._policy.mode == "discarding" else np.zeros(len(which), np.int64)
-        if self._policy.mode == "retracting":
-            again = which[book.fired[which] > 0]
-            zeros = np.zeros(len(again), np.int64)
-            self._part(again, zeros, book.fired[again], book.timing[again], book.index[again] - 1, 1)
-        self._part(which, low, upto[which], np.full(len(which), timing), book.index[which], 0)
-        book.fired[which] = upto[which]
-        book.at[which] = now_us
-        book.index[which] += 1
-        book.timing[which] = timing
-
-    def _part(
-        self, which: Numbers, low: Numbers, high: Numbers, timing: Numbers, index: Numbers, retracts: int
-    ) -> None:
-        self._parts.append(np.stack([which, low, high, timing, index, np.full(len(which), retracts)]).astype(np.int64))
-
-    def emitted(
+    def fire(
         self,
-        rows: pa.Table,
-        columns: Sequence[str],
-        groups: RowGroups,
+        which: Numbers,
+        upto: Numbers,
+        timing: int,
         cell_rows: Numbers,
-        ends: Numbers,
-        times: Numbers,
         window: StatementWindow,
-    ) -> pa.Table | None:
-        which, low, high, timing, index, retracts = np.concatenate(self._parts, axis=1)
-        if not len(which):
-            return None
-        if self._policy.last_events is not None:
-            low = np.maximum(low, high - self._policy.last_events)
-        sizes = high - low
-        pane = np.repeat(np.arange(len(which)), sizes)
-        within = np.arange(len(pane)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        taken = cell_rows[groups.order[groups.starts[which[pane]] + low[pane] + within]]
-        if self._policy.last_us is not None:
-            newest = np.maximum.reduceat(times[taken], np.cumsum(sizes) - sizes)
-            stays = times[taken] > newest[pane] - self._policy.last_us
-            pane, taken = pane[stays], taken[stays]
-        stop = ends[which[pane]]
-        bounds = [pa.array(each).cast(TIME_TYPE) for each in (stop - window.size_us, stop)]
-        panes = [_TIMINGS.take(pa.array(timing[pane])), pa.array(index[pane]), pa.array(retracts[pane] == 1)]
-        return (
-            rows.select(list(columns))
-            .take(pa.array(taken))
-            .append_column(WINDOW, pa.StructArray.from_arrays(bounds, names=["start", "end"]))
-            .append_column(PANE, pa.StructArray.from_arrays(panes, names=["timing", "index", "retraction"]))
-        )
+        policy: EmitPolicy,
+        now_us: int,
+    ) -> Iterator[Panes]:
+        """A pane of each of these windows, with its events up to these counts."""
+
+        def panes(of: Numbers, low: Numbers, high: Numbers, timings: Numbers, index: Numbers, retracts: bool) -> Panes:
+            members = cell_rows[members_of(self.groups, of, low, high)]
+            stop = self.ends[of]
+            return Panes(members, high - low, stop - window.size_us, stop, timings, index, retracts)
+
+        low = self.fired[which] if policy.mode == "discarding" else np.zeros(len(which), np.int64)
+        if policy.mode == "retracting":
+            again = which[self.fired[which] > 0]
+            zeros = np.zeros(len(again), np.int64)
+            yield panes(again, zeros, self.fired[again], self.timing[again], self.index[again] - 1, True)
+        yield panes(which, low, upto[which], np.full(len(which), timing), self.index[which], False)
+        self.fired[which] = upto[which]
+        self.at[which] = now_us
+        self.index[which] += 1
+        self.timing[which] = timing

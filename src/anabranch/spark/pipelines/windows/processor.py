@@ -11,14 +11,17 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from anabranch.model.columns import TIME_TYPE
+from anabranch.model.ids import StreamId
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, OFFSET, SEGMENT, TIME
 from anabranch.spark.pipelines.windows.count import CountWindow, complete_windows
+from anabranch.spark.pipelines.windows.count_panes import advance_counts
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
-from anabranch.spark.pipelines.windows.panes import BucketState, advance, next_due_us
-from anabranch.spark.pipelines.windows.row_blobs import BLOB, blobs_of, pack, unpack
+from anabranch.spark.pipelines.windows.panes import Advanced, BucketState, advance
+from anabranch.spark.pipelines.windows.row_blobs import BLOB, NOW, blobs_of, pack, unpack
+from anabranch.spark.pipelines.windows.session_panes import advance_sessions
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
-__all__ = ["CountWindows", "PaneWindows", "in_stream_order"]
+__all__ = ["CountPaneWindows", "CountWindows", "PaneWindows", "in_stream_order"]
 
 
 class CountWindows(StatefulProcessor):
@@ -48,6 +51,49 @@ class CountWindows(StatefulProcessor):
             self._open.clear()
         if found.rows.num_rows:
             yield pd.DataFrame({BLOB: blobs_of(_with_windows(found.rows, self._window.size, self._columns))})
+
+
+class CountPaneWindows(StatefulProcessor):
+    """Emits the events of the panes of windows of a number of events that are due."""
+
+    def __init__(
+        self, window: CountWindow, policy: EmitPolicy, keys: int, columns: list[str], stream: StreamId
+    ) -> None:
+        """`keys`: how many columns a key has. `columns` are emitted. `stream` is the one that is read."""
+        self._window = window
+        self._policy = policy
+        self._keys = [f"{KEY}{number}" for number in range(keys)]
+        self._columns = columns
+        self._stream = stream
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._open = handle.getValueState("open", f"{BLOB} BINARY")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """Of the bucket `key`."""
+        del key, timerValues
+        frames = list(rows)
+        came = in_stream_order(iter(frames), keep_order=True)
+        known = self._open.get()
+        if came is None and known is None:
+            return
+        found = advance_counts(
+            None if known is None else unpack(known[0]),
+            came,
+            self._keys,
+            self._columns,
+            self._window,
+            self._policy,
+            stream=self._stream,
+            now_us=int(frames[0][NOW].iloc[0]),
+        )
+        if found.open.num_rows:
+            self._open.update((pack(found.open, compressed=True),))
+        else:
+            self._open.clear()
+        if found.emitted is not None:
+            yield pd.DataFrame({BLOB: blobs_of(found.emitted)})
 
 
 class PaneWindows(StatefulProcessor):
@@ -84,10 +130,10 @@ class PaneWindows(StatefulProcessor):
             state, timer = BucketState(came.slice(0, 0)), None
         else:
             rows, windows, watermark_us, timer = known
-            state = BucketState(unpack(rows), unpack(windows), watermark_us)
-        emitted, state = advance(
+            state = BucketState(unpack(rows), unpack(windows) if windows else None, watermark_us)
+        found = (advance_sessions if self._window.is_session else advance)(
             state,
-            state.rows.slice(0, 0) if came is None else came,
+            came,
             self._keys,
             self._columns,
             self._window,
@@ -95,13 +141,13 @@ class PaneWindows(StatefulProcessor):
             watermark_us=times.getCurrentWatermarkInMs() * 1_000,
             now_us=times.getCurrentProcessingTimeInMs() * 1_000,
         )
-        self._keep(state, timer)
-        if emitted is not None:
-            yield pd.DataFrame({BLOB: blobs_of(emitted)})
+        self._keep(found, timer)
+        if found.emitted is not None:
+            yield pd.DataFrame({BLOB: blobs_of(found.emitted)})
 
-    def _keep(self, state: BucketState, timer: int | None) -> None:
-        due_us = next_due_us(state, self._policy)
-        due = None if due_us is None else -(-due_us // 1_000)
+    def _keep(self, found: Advanced, timer: int | None) -> None:
+        state = found.state
+        due = None if found.due_us is None else -(-found.due_us // 1_000)
         if timer is not None and timer != due:
             self._handle.deleteTimer(timer)
         if due is None:
@@ -109,10 +155,8 @@ class PaneWindows(StatefulProcessor):
             return
         if timer != due:
             self._handle.registerTimer(due)
-        assert state.windows is not None
-        self._state.update(
-            (pack(state.rows, compressed=True), pack(state.windows, compressed=True), state.watermark_us, due)
-        )
+        windows = b"" if state.windows is None else pack(state.windows, compressed=True)
+        self._state.update((pack(state.rows, compressed=True), windows, state.watermark_us, due))
 
 
 def in_stream_order(frames: Iterator[pd.DataFrame], *, keep_order: bool = False) -> pa.Table | None:

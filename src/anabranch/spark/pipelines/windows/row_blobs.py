@@ -16,6 +16,7 @@ __all__ = [
     "BLOB",
     "BUCKET",
     "BUCKETS",
+    "NOW",
     "blobs_of",
     "pack",
     "packed_by_bucket",
@@ -27,6 +28,8 @@ __all__ = [
 # Spark hands rows over as named tuples, whose fields can not begin with _.
 BUCKET: Final = "anabranch_bucket"
 BLOB: Final = "anabranch_rows"
+NOW: Final = "anabranch_now"
+"""The time of the micro-batch in µs, which is the same when it is repeated."""
 
 # State is kept by bucket. Spark distributes these numbers evenly over 1, 2, 4, 8 or 16 partitions. They are part of
 # checkpoints, so they never change.

@@ -24,16 +24,28 @@ from pyspark.sql.types import (
 
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.model.columns import RESERVED
+from anabranch.model.stream import StreamInfo
 from anabranch.spark.pipelines.windows.clauses import RESULTS_VIEW, WindowedQuery
-from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, OFFSET, PANE, SEGMENT, TIME, WINDOW
+from anabranch.spark.pipelines.windows.columns import (
+    COUNT_WINDOW,
+    KEY,
+    NUMBER,
+    OFFSET,
+    PANE,
+    SEGMENT,
+    SESSION_WINDOW,
+    TIME,
+    WINDOW,
+)
 from anabranch.spark.pipelines.windows.count import CountWindow
 from anabranch.spark.pipelines.windows.drift import DRIFT, DRIFT_FIELDS, VALUE, DriftDetector, MeanTracker
 from anabranch.spark.pipelines.windows.drift_processor import DriftProcessor
-from anabranch.spark.pipelines.windows.processor import CountWindows, PaneWindows
+from anabranch.spark.pipelines.windows.processor import CountPaneWindows, CountWindows, PaneWindows
 from anabranch.spark.pipelines.windows.row_blobs import (
     BLOB,
     BUCKET,
     BUCKETS,
+    NOW,
     packed_by_bucket,
     packed_for_all_buckets,
     unpacked,
@@ -46,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["WindowResults", "events_of_windows", "results_of_nothing"]
 
 _BOUNDS = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
+_COUNT_BOUNDS = StructType([*_BOUNDS, StructField("first", StringType())])
 _PANE = StructType(
     [
         StructField("timing", StringType()),
@@ -56,9 +69,10 @@ _PANE = StructType(
 _DRIFT = from_arrow_type(DRIFT_FIELDS)
 
 
-def events_of_windows(events: DataFrame, windowed: WindowedQuery, time: str | None) -> DataFrame:
-    """The events of windows that are due, with their window, from what `windowed.events` selects. `time` is their event
-    time; without one, their append time bounds windows of a number of events. Raises InvalidSql."""
+def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: StreamInfo) -> DataFrame:
+    """The events of windows that are due, with their window, from what `windowed.events` selects from `source`. If that has no
+    event time, their append time bounds windows of a number of events. Raises InvalidSql."""
+    time = source.schema.time
     columns = [name for name in events.columns if not name.startswith(KEY)]
     if windowed.words is not None:
         columns = [name for name in columns if name.lower() in windowed.words]
@@ -77,22 +91,28 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, time: str | No
         fields.append(StructField(DRIFT, _DRIFT))
     elif isinstance(window, CountWindow):
         keys = keys or [functions.col("_segment").alias(f"{KEY}0")]
-        operator = CountWindows(window, len(keys), columns)
-        fields += [StructField(COUNT_WINDOW, _BOUNDS), StructField(NUMBER, LongType())]
+        if policy is None:
+            operator = CountWindows(window, len(keys), columns)
+            fields += [StructField(COUNT_WINDOW, _BOUNDS), StructField(NUMBER, LongType())]
+        else:
+            operator = CountPaneWindows(window, policy, len(keys), columns, source.id)
+            fields += [StructField(COUNT_WINDOW, _COUNT_BOUNDS), StructField(PANE, _PANE)]
     else:
         assert policy is not None
         if window.column != time:
             raise InvalidSql(f"EMIT goes with windows over the event time of the stream, not over '{window.column}'")
         keys = keys or [functions.lit(0).alias(f"{KEY}0")]
         operator = PaneWindows(window, policy, len(keys), columns)
-        fields += [StructField(WINDOW, _BOUNDS), StructField(PANE, _PANE)]
+        fields += [StructField(SESSION_WINDOW if window.is_session else WINDOW, _BOUNDS), StructField(PANE, _PANE)]
     asks_all = policy is not None and policy.early_us is not None
     wanted = events.select(*map(_quoted, columns), *asks, *keys, *_order(time), _bucket(keys).alias(BUCKET))
     buckets = wanted.mapInArrow(
         packed_for_all_buckets if asks_all else packed_by_bucket, f"{BUCKET} INT, {BLOB} BINARY"
-    ).groupBy(BUCKET)
-    due = buckets.transformWithStateInPandas(
-        operator, f"{BLOB} BINARY", "Append", "None" if policy is None else "EventTime"
+    )
+    if isinstance(operator, CountPaneWindows):
+        buckets = buckets.withColumn(NOW, functions.unix_micros(functions.current_timestamp()))
+    due = buckets.groupBy(BUCKET).transformWithStateInPandas(
+        operator, f"{BLOB} BINARY", "Append", "EventTime" if isinstance(operator, PaneWindows) else "None"
     )
     return due.mapInArrow(unpacked, StructType(fields))
 

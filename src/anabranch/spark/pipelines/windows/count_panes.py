@@ -1,0 +1,145 @@
+"""Decides which panes of windows of a number of events are due, and of which events each is made. Pure.
+
+The windows of a key are those of `anabranch.spark.pipelines.windows.count`. One is on time with its last event; until then each
+micro-batch gives it at most one early pane. Its bounds are the earliest and the latest event time of what has come, so those of
+an early pane may be narrower than the window's. Of a window its first event never changes, so that tells windows apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.pointer import EventPointer
+from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, OFFSET, SEGMENT, TIME
+from anabranch.spark.pipelines.windows.count import CountWindow
+from anabranch.spark.pipelines.windows.emit import EmitPolicy
+from anabranch.spark.pipelines.windows.grouping import Numbers, RowGroups, codes_of, group
+from anabranch.spark.pipelines.windows.pane_rows import (
+    EARLY,
+    ON_TIME,
+    Flags,
+    Panes,
+    early_due,
+    members_of,
+    pane_rows,
+)
+
+__all__ = ["CountPanes", "advance_counts"]
+
+# What is known of each window, kept with its first event: of how many events its last pane was made (0: it had none), when that
+# was, or when its first event came, and the index of its next pane.
+_FIRED, _AT, _INDEX = (f"_anabranch_pane_{name}" for name in ("fired", "at", "index"))
+
+
+@dataclass(frozen=True, slots=True)
+class CountPanes:
+    """The events of the panes that are due, each with its window and pane (None without any); and the events of open windows,
+    in the order in which they came, with what is known of the windows that they begin."""
+
+    emitted: pa.Table | None
+    open: pa.Table
+
+
+def advance_counts(
+    known: pa.Table | None,
+    came: pa.Table | None,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    window: CountWindow,
+    policy: EmitPolicy,
+    *,
+    stream: StreamId,
+    now_us: int,
+) -> CountPanes:
+    """Take the events of a micro-batch of `stream`, `came`, which are in order (None without any); `known` are those that are
+    open (None without any); there is one of either. Those that are emitted have the `columns` of their own."""
+    rows = pa.concat_tables(
+        [each for each in (known, _with_unknown(came, now_us)) if each is not None]
+    ).combine_chunks()
+    groups = group(codes_of([rows.column(key) for key in keys]))
+    book = _Book.of(rows, groups, window)
+    full = book.counts == window.size
+    early = ~full & early_due(policy, book.counts - book.fired, now_us - book.at)
+    panes = list(book.fire(full, early, rows, stream, policy, now_us))
+    done = np.where(groups.counts < window.size, 0, (groups.counts - window.size) // window.step + 1)
+    stays = groups.positions >= np.repeat(done * window.step, groups.counts)
+    kept = book.table(rows).take(pa.array(np.sort(groups.order[stays])))
+    return CountPanes(pane_rows(rows, columns, panes, policy, window=COUNT_WINDOW), kept)
+
+
+def _with_unknown(came: pa.Table | None, now_us: int) -> pa.Table | None:
+    if came is not None:
+        for name, value in {_FIRED: 0, _AT: now_us, _INDEX: 0}.items():
+            came = came.append_column(name, pa.array(np.full(came.num_rows, value, np.int64)))
+    return came
+
+
+@dataclass(frozen=True, slots=True)
+class _Book:
+    """The windows that have events: arrays by window. `group` is that of its key, `low` where it begins in it, `counts` how many
+    events it has, `first` the index of the first."""
+
+    groups: RowGroups
+    group: Numbers
+    low: Numbers
+    counts: Numbers
+    first: Numbers
+    fired: Numbers
+    at: Numbers
+    index: Numbers
+
+    @classmethod
+    def of(cls, rows: pa.Table, groups: RowGroups, window: CountWindow) -> _Book:
+        begun = -(-groups.counts // window.step)
+        of_group = np.repeat(np.arange(len(begun)), begun)
+        low = (np.arange(begun.sum()) - np.repeat(np.cumsum(begun) - begun, begun)) * window.step
+        first = groups.order[groups.starts[of_group] + low]
+        counts = np.minimum(groups.counts[of_group] - low, window.size)
+        known = (rows.column(name).to_numpy()[first] for name in (_FIRED, _AT, _INDEX))
+        return cls(groups, of_group, low, counts, first, *known)
+
+    def table(self, rows: pa.Table) -> pa.Table:
+        """The rows with what is known now."""
+        for name, column in {_FIRED: self.fired, _AT: self.at, _INDEX: self.index}.items():
+            values = rows.column(name).to_numpy().copy()
+            values[self.first] = column
+            rows = rows.set_column(rows.column_names.index(name), name, pa.array(values))
+        return rows
+
+    def fire(
+        self, full: Flags, early: Flags, rows: pa.Table, stream: StreamId, policy: EmitPolicy, now_us: int
+    ) -> Iterator[Panes]:
+        """A pane of each window that is full, or has an early one."""
+        times = rows.column(TIME).cast(pa.int64()).to_numpy()
+        segments, offsets = (rows.column(name).to_numpy() for name in (SEGMENT, OFFSET))
+
+        def panes(
+            which: Numbers, begin: Numbers, upto: Numbers, timing: Numbers, index: Numbers, retracts: bool
+        ) -> Panes:
+            of, low = self.group[which], self.low[which]
+            members = times[members_of(self.groups, of, low, low + upto)]
+            begins = np.cumsum(upto) - upto
+            start, stop = (by.reduceat(members, begins) if len(which) else begins for by in (np.minimum, np.maximum))
+            pointers = [
+                str(EventPointer(stream, SegmentId.unpack(int(segments[row])), int(offsets[row])))
+                for row in self.first[which]
+            ]
+            chosen = members_of(self.groups, of, low + begin, low + upto)
+            return Panes(chosen, upto - begin, start, stop, timing, index, retracts, pointers)
+
+        which = np.flatnonzero(full | early)
+        low = self.fired[which] if policy.mode == "discarding" else np.zeros(len(which), np.int64)
+        if policy.mode == "retracting":
+            again = which[self.fired[which] > 0]
+            zeros = np.zeros(len(again), np.int64)
+            yield panes(again, zeros, self.fired[again], np.full(len(again), EARLY), self.index[again] - 1, True)
+        timing = np.where(full[which], ON_TIME, EARLY)
+        yield panes(which, low, self.counts[which], timing, self.index[which], False)
+        self.fired[which] = self.counts[which]
+        self.at[which] = now_us
+        self.index[which] += 1
