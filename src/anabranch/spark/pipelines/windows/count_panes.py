@@ -62,7 +62,7 @@ def advance_counts(
         [each for each in (known, _with_unknown(came, now_us)) if each is not None]
     ).combine_chunks()
     groups = group(codes_of([rows.column(key) for key in keys]))
-    book = _Book.of(rows, groups, window)
+    book = _CountBook.of(rows, groups, window)
     full = book.counts == window.size
     early = ~full & early_due(policy, book.counts - book.fired, now_us - book.at)
     panes = list(book.fire(full, early, rows, stream, policy, now_us))
@@ -80,7 +80,7 @@ def _with_unknown(came: pa.Table | None, now_us: int) -> pa.Table | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Book:
+class _CountBook:
     """The windows that have events: arrays by window. `group` is that of its key, `low` where it begins in it, `counts` how many
     events it has, `first` the index of the first."""
 
@@ -94,7 +94,7 @@ class _Book:
     index: Numbers
 
     @classmethod
-    def of(cls, rows: pa.Table, groups: RowGroups, window: CountWindow) -> _Book:
+    def of(cls, rows: pa.Table, groups: RowGroups, window: CountWindow) -> _CountBook:
         begun = -(-groups.counts // window.step)
         of_group = np.repeat(np.arange(len(begun)), begun)
         low = (np.arange(begun.sum()) - np.repeat(np.cumsum(begun) - begun, begun)) * window.step

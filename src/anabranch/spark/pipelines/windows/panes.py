@@ -75,7 +75,7 @@ def advance(
     known_from = np.where(cell_rows < old, state.watermark_us, watermark_us)
     alive = cell_ends + policy.late_us > known_from
     cell_rows, cell_ends = cell_rows[alive], cell_ends[alive]
-    book = _Book.of(state.windows, rows, keys, cell_rows, cell_ends, now_us)
+    book = _WindowBook.of(state.windows, rows, keys, cell_rows, cell_ends, now_us)
     groups, ends = book.groups, book.ends
     counts = groups.counts
     olds = np.add.reduceat(cell_rows[groups.order] < old, groups.starts) if len(counts) else counts
@@ -101,7 +101,7 @@ def advance(
     return Advanced(pane_rows(rows, columns, panes, policy, window=WINDOW), after, due_us)
 
 
-class _Book:
+class _WindowBook:
     """What is known of each window that has events: arrays by window, in the order of `groups`."""
 
     def __init__(self, groups: RowGroups, ends: Numbers, keys: pa.Table, now_us: int) -> None:
@@ -118,7 +118,7 @@ class _Book:
     @classmethod
     def of(
         cls, known: pa.Table | None, rows: pa.Table, keys: Sequence[str], cells: Numbers, ends: Numbers, now_us: int
-    ) -> _Book:
+    ) -> _WindowBook:
         count = rows.num_rows
         columns = [rows.column(key) for key in keys]
         if known is not None:

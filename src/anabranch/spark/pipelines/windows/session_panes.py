@@ -48,7 +48,7 @@ def advance_sessions(
     if came is not None:
         in_time = came.column(TIME).cast(pa.int64()).to_numpy() + window.size_us + policy.late_us > watermark_us
         rows = _with_unknown(rows, came.filter(pa.array(in_time)), now_us)
-    book = _Book.of(rows, codes_of([rows.column(key) for key in keys]), window.size_us)
+    book = _SessionBook.of(rows, codes_of([rows.column(key) for key in keys]), window.size_us)
     panes: list[Panes] = []
 
     def fire(sessions: _Sessions, due: Flags, timing: int) -> None:
@@ -100,7 +100,7 @@ class _Sessions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Book:
+class _SessionBook:
     """What is known of events: arrays by event. `of_key` is equal for events of one key."""
 
     times: Numbers
@@ -113,7 +113,7 @@ class _Book:
     stop_us: Numbers
 
     @classmethod
-    def of(cls, rows: pa.Table, of_key: Numbers, gap_us: int) -> _Book:
+    def of(cls, rows: pa.Table, of_key: Numbers, gap_us: int) -> _SessionBook:
         known = (rows.column(name).to_numpy().copy() for name in (_AT, _INDEX, _TIMING, _START, _STOP))
         return cls(rows.column(TIME).cast(pa.int64()).to_numpy(), of_key, gap_us, *known)
 
