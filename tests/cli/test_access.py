@@ -22,7 +22,7 @@ def test_a_token_is_printed_once(sensors: Line) -> None:
     assert sensors("token", "list", "--json").json == []
 
 
-def test_tokens_last_90_days_unless_told_otherwise(sensors: Line) -> None:
+def test_tokens_last_90_days_by_default(sensors: Line) -> None:
     forever = sensors("token", "issue", "a", "--allow", "write", "--allow", "read", "--expires", "never", "--json").json
     assert (forever["expires_at"], forever["operations"], forever["on"]) == (None, ["read", "write"], ["*"])
     assert forever["token"].startswith(f"abt_{forever['id']}_")

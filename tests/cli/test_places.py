@@ -23,7 +23,7 @@ def test_cut_refuses_what_it_can_not_tell(sensors: Line) -> None:
     assert "500MB" in sensors.refused("cut", "iot/sensors", "--bytes", "much")
 
 
-def test_distance_tells_events_bytes_and_segments(sensors: Line) -> None:
+def test_distance_reports_events_bytes_and_segments(sensors: Line) -> None:
     told = sensors("distance", "iot/sensors", "--json").json
     assert told["events"] == 3
     assert sum(part["bytes"] for part in told["ranges"]) == told["bytes"] > 0

@@ -206,7 +206,7 @@ def test_show_tables_lists_the_streams(sensors: Line) -> None:
         assert {row["name"] for row in sensors("query", sql).rows} == {"iot.raw", "iot.sensors"}
 
 
-def test_a_misspelt_query_is_told_in_one_line(sensors: Line) -> None:
+def test_a_misspelt_query_is_reported_in_one_line(sensors: Line) -> None:
     assert sensors.refused("query", "SELEC 1") == 'line 1: syntax error at or near "SELEC"; did you mean SELECT?'
     assert sensors.refused("query", " ;\n") == "the query is empty"
     assert sensors.refused("query", "FROM iot.sensor") == (

@@ -49,7 +49,7 @@ def test_a_lost_catalog_is_rebuilt(sensors: Line) -> None:
     assert "no rebuild left" in sensors("rebuild", "--discard-newer", "--yes").err
 
 
-def test_a_rebuild_tells_of_newer_and_of_damaged_blobs(sensors: Line) -> None:
+def test_a_rebuild_reports_newer_and_damaged_blobs(sensors: Line) -> None:
     fill(sensors)
     sensors("backup", "--catalog-only")
     (old,) = (path for path in blobs(sensors) if path.suffix == ".arrow" and path.parent.name == "commits")

@@ -58,7 +58,7 @@ def test_the_store_may_be_named_behind_the_verb_too(line: Line, tmp_path: Path) 
     assert not line.store.exists()
 
 
-def test_show_tells_columns_segments_cuts_and_epochs(sensors: Line) -> None:
+def test_show_reports_columns_segments_cuts_and_epochs(sensors: Line) -> None:
     sensors("stream", "scale", "iot/sensors", "--segments", "2")
     told = sensors("stream", "show", "iot/sensors", "--json").json
     assert (told["events"], told["segments_open"], told["epoch"], told["key"], told["time"]) == (
@@ -81,7 +81,7 @@ def test_show_tells_columns_segments_cuts_and_epochs(sensors: Line) -> None:
     assert told["tail"] in text
 
 
-def test_list_tells_all_streams_or_those_of_a_scope(sensors: Line) -> None:
+def test_list_reports_all_streams_or_those_of_a_scope(sensors: Line) -> None:
     sensors("scope", "create", "web")
     sensors("stream", "create", "web/clicks")
     listed = sensors("stream", "list", "--json").json

@@ -149,7 +149,7 @@ def test_stdin_is_taken_for_what_the_stream_suggests(sensors: Line) -> None:
     assert column(sensors("read", "iot/newraw").rows, "payload") == ["plain"]
 
 
-def test_columns_are_told_from_the_first_lines(line: Line) -> None:
+def test_columns_are_inferred_from_the_first_lines(line: Line) -> None:
     rows = (
         '{"i":1,"f":1,"t":"2026-01-01 10:00","d":"2026-01-01","s":"2026","n":null,"l":[1],"b":true}\n'
         '{"i":2,"f":1.5,"t":"2026-01-01T10:00:00.5+02:00","d":null,"s":"x","n":null,"l":[],"b":false}\n'

@@ -50,7 +50,7 @@ def test_a_store_of_two_places_is_backed_up_and_restored(tmp_path: Path, monkeyp
     assert {path.parent.name for path in tmp_path.glob("other/**/*.parquet")} == set()
 
 
-def test_a_missing_bucket_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bucket_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANABRANCH_BLOBS", fresh_url(bucket="nobody-made-this"))
     said = Line(tmp_path / "river").refused("scope", "create", "iot")
     assert "bucket 'nobody-made-this' not found" in said

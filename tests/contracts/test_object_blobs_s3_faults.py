@@ -164,7 +164,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(proxy: Proxy, blobs: Objec
 
 
 @pytest.mark.parametrize("code", ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"])
-def test_wrong_credentials_are_told_at_once_and_never_shown(
+def test_wrong_credentials_are_reported_at_once_and_never_shown(
     proxy: Proxy, blobs: ObjectBlobs, waits: WaitingClock, code: str
 ) -> None:
     proxy.spoil = lambda exchange: Spoil(403, code=code)

@@ -97,7 +97,7 @@ def test_a_change_that_is_refused_when_it_is_sent_undoes_its_transaction(catalog
         assert states(catalog) == []
 
 
-def test_a_name_that_is_taken_is_told_at_once(catalog: PostgresCatalog) -> None:
+def test_a_name_that_is_taken_is_reported_at_once(catalog: PostgresCatalog) -> None:
     def make() -> None:
         with catalog.writing() as writing:
             writing.put_state(PUBLISHED, "name", NUMBER)

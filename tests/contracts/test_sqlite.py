@@ -73,4 +73,4 @@ class TestFileState(_File, StateContract): ...
 
 
 def test_a_suite_runs_without_a_test_framework() -> None:
-    assert "test_the_token_tells_of_changes" in run(TestMemoryCatalog)
+    assert "test_the_token_reports_changes" in run(TestMemoryCatalog)

@@ -131,7 +131,7 @@ def listen_by_name(tell: Tell, store_at: str, blobs: str | None, to_group: bool,
 
 
 @pytest.mark.parametrize("to_group", rest_is_slow([True, False]))
-def test_a_killed_listener_with_a_name_misses_nothing_and_is_told_again_only_what_it_was_at(
+def test_a_killed_listener_with_a_name_misses_nothing_and_is_notified_again_only_what_it_was_at(
     place: Place, tmp_path: Path, to_group: bool
 ) -> None:
     store_at, blobs = place

@@ -121,7 +121,7 @@ def test_ctrl_c_in_mid_query_ends_the_process_with_its_code(store: Path, sql: st
 
 
 @pytest.mark.slow
-def test_an_error_in_mid_query_is_told_and_ends_the_process_with_its_code(tmp_path: Path) -> None:
+def test_an_error_in_mid_query_is_reported_and_ends_the_process_with_its_code(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "store", create=True) as made:
         made.scopes.create("s")
         made.streams.create("s/numbers", schema=pa.schema([("n", pa.int64()), ("text", pa.string())]))

@@ -65,7 +65,7 @@ def _copied(log: Log, place: StoreLocation, stop: Path, plant: Plant) -> None:
 
 
 @pytest.mark.parametrize("plant", [nullcontext, copy_all_but_the_last_event])
-def test_a_copy_that_ends_before_its_cut_is_told(tmp_path: Path, plant: Plant) -> None:
+def test_a_copy_that_ends_before_its_cut_is_reported(tmp_path: Path, plant: Plant) -> None:
     there, stop = StoreLocation(str(tmp_path / "river")), tmp_path / "stop"
     with there.open(0) as store:
         store.scopes.create("t")
@@ -89,7 +89,7 @@ def _shared(log: Log, place: StoreLocation, stop: Path, plant: Plant) -> None:
 
 
 @pytest.mark.parametrize("plant", [nullcontext, leave_the_position_out_of_the_unit])
-def test_a_unit_of_a_group_without_its_position_is_told(tmp_path: Path, plant: Plant) -> None:
+def test_a_unit_of_a_group_without_its_position_is_reported(tmp_path: Path, plant: Plant) -> None:
     there, stop = StoreLocation(str(tmp_path / "river")), tmp_path / "stop"
     with there.open(0) as store:
         store.scopes.create("t")
@@ -163,7 +163,7 @@ def store() -> Iterator[ab.Store]:
         yield made
 
 
-def test_what_a_group_makes_twice_or_out_of_order_is_told(store: ab.Store) -> None:
+def test_what_a_group_makes_twice_or_out_of_order_is_reported(store: ab.Store) -> None:
     store.groups.open(share.GROUP, streams=[share.SOURCE], lease_s=0.2)
     with store.writer(share.SOURCE) as writer:
         writer.write(b"1", key="k").result()
@@ -173,7 +173,7 @@ def test_what_a_group_makes_twice_or_out_of_order_is_told(store: ab.Store) -> No
     assert "made 2" in share.wrong(store, Counter())[0]
 
 
-def test_a_transaction_that_is_not_what_was_told_of_it_is_told(store: ab.Store) -> None:
+def test_a_transaction_that_differs_from_its_record_is_reported(store: ab.Store) -> None:
     txn = store.transaction()
     for stream in transact.STREAMS:
         txn.writer(stream).write(b"w|0|0", key="k")
@@ -190,7 +190,7 @@ def test_a_transaction_that_is_not_what_was_told_of_it_is_told(store: ab.Store) 
     assert any("w|7 was never begun" in text for text in transact.wrong(store, lines(begun), Counter()))
 
 
-def test_a_truncation_that_takes_too_much_or_too_little_is_told(store: ab.Store) -> None:
+def test_a_truncation_that_takes_too_much_or_too_little_is_reported(store: ab.Store) -> None:
     with store.writer(trim.STREAM) as writer:
         wrote = [["wrote", f"{i}", str(writer.write(b"%d" % i, key="k").result())] for i in range(4)]
     with store.reader(trim.STREAM) as reader:

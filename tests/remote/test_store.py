@@ -128,7 +128,7 @@ def test_without_a_broker_a_call_ends_in_one_error() -> None:
         store.streams.get("a/b")
 
 
-def test_the_broker_tells_what_it_serves(remote: Any) -> None:
+def test_the_broker_reports_what_it_serves(remote: Any) -> None:
     client = flight.FlightClient(f"grpc://{remote.connection.place}")
     kinds = {each.type: each.description for each in client.list_actions()}
     assert set(VERBS) <= set(kinds)

@@ -106,7 +106,7 @@ def test_a_drained_broker_answers_the_appends_under_way(store: Path, tmp_path: P
     assert bodies(store).keys() == set(load.acknowledged)
 
 
-def test_a_follower_is_told_where_to_resume_and_misses_nothing(store: Path, tmp_path: Path) -> None:
+def test_a_follower_learns_where_to_resume_and_misses_nothing(store: Path, tmp_path: Path) -> None:
     events = [str(number) for number in range(40)]
     seen: list[str] = []
     with BrokerProcess(store, folder=tmp_path) as broker, httpx.Client(timeout=PATIENCE_S) as client:

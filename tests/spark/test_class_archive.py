@@ -32,7 +32,7 @@ def archive() -> Path:
     return found
 
 
-def test_java_is_told_of_an_archive_that_exists() -> None:
+def test_java_uses_an_archive_that_exists() -> None:
     assert archive_options("") == ""
     archive().touch()
     assert archive_options("-Xmx1g") == f"-XX:SharedArchiveFile={archive()} -Xlog:cds*=off"

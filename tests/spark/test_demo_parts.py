@@ -206,7 +206,7 @@ def test_the_collector_writes_real_measurements_until_it_is_closed() -> None:
     assert table.column("at").null_count == 0
 
 
-def test_a_rate_is_told_only_from_the_second_sample_on() -> None:
+def test_a_rate_is_reported_only_from_the_second_sample_on() -> None:
     sampler = Sampler(iter([float(n) for n in range(1000)]).__next__)
     assert not [sample for sample in sampler.sample() if sample.metric == "network"]
     assert all(sample.unit == "B/s" for sample in sampler.sample() if sample.metric == "network")

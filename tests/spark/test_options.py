@@ -174,7 +174,7 @@ def log_batch(folder: Path, batch: int, watermark_ms: int, *offsets: int | None,
     (folder / "offsets" / str(batch)).write_text("\n".join(lines))
 
 
-def test_a_checkpoint_tells_what_a_batch_read_and_dropped_by(tmp_path: Path) -> None:
+def test_a_checkpoint_reports_what_a_batch_read_and_dropped_by(tmp_path: Path) -> None:
     log_batch(tmp_path, 0, 0, 5)
     log_batch(tmp_path, 1, 9_000, 5, None)
     log_batch(tmp_path, 2, 11_000, 8, 6, stream="s/renamed")

@@ -137,7 +137,7 @@ def test_a_pipeline_whose_java_is_killed_says_so_and_is_free_for_the_next_run(st
 
 
 @pytest.mark.slow
-def test_a_pipeline_of_the_shell_tells_its_progress_and_stops_when_another_process_asks(store: ab.Store) -> None:
+def test_a_pipeline_of_the_shell_reports_its_progress_and_stops_when_another_process_asks(store: ab.Store) -> None:
     Source(store).finish()
     wanted = expected(store, until=EVENTS - 1 - 5)
     child = start(store, "--json")

@@ -189,7 +189,7 @@ def test_stopping_what_is_not_running_changes_nothing_but_marks_the_dead(store: 
     assert pipeline_admin.stop(store, "p", timeout_s=1).state == "stopped"
 
 
-def test_stop_waits_no_longer_than_it_was_told(store: ab.Store) -> None:
+def test_stop_waits_no_longer_than_it_was_asked_to(store: ab.Store) -> None:
     claim(store, now=store.runtime.clock.now())
     with pytest.raises(PipelineRunning):
         pipeline_admin.stop(store, "p", timeout_s=0.2)

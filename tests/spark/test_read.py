@@ -77,7 +77,7 @@ def test_a_long_tail_is_read_by_tasks(spark: SparkSession, store: ab.Store, monk
 
 
 @pytest.mark.slow
-def test_parts_of_files_are_told_by_row(spark: SparkSession, store: ab.Store) -> None:
+def test_parts_of_files_are_reported_by_row(spark: SparkSession, store: ab.Store) -> None:
     write(store, 0, 100, commits=10)
     store.compact(force=True)
     write(store, 100, 10)
@@ -104,7 +104,7 @@ def test_segments_come_and_go(spark: SparkSession, store: ab.Store) -> None:
 
 
 @pytest.mark.slow
-def test_many_files_are_told_apart_by_look_up(
+def test_many_files_are_distinguished_by_look_up(
     spark: SparkSession, store: ab.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for first in range(0, 120, 20):

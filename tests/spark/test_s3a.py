@@ -42,7 +42,7 @@ SECURE = {"connection.ssl.enabled": "true"}
         ),
     ],
 )
-def test_a_bucket_is_told_as_the_url_and_the_environment_say(
+def test_a_bucket_is_addressed_as_the_url_and_the_environment_say(
     url: str, environment: dict[str, str], told: dict[str, str]
 ) -> None:
     assert bucket_settings(parse(url), environment) == told
@@ -60,7 +60,7 @@ def test_hadoop_has_another_name_for_s3_alone() -> None:
 
 
 @pytest.mark.slow
-def test_a_client_that_cannot_be_fetched_is_told_and_leaves_nothing_half_made(
+def test_a_client_that_cannot_be_fetched_is_reported_and_leaves_nothing_half_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -381,7 +381,7 @@ def test_only_a_raw_stream_that_never_held_an_event_becomes_bytes(store: Store) 
         store.bytes("s/sealed", "ab")
 
 
-def test_whoever_writes_events_to_what_has_become_bytes_is_told(anywhere: Store) -> None:
+def test_whoever_writes_events_to_what_has_become_bytes_gets_an_error(anywhere: Store) -> None:
     anywhere.streams.create(FILE)
     # Each was opened while the stream was raw.
     writer, named = anywhere.writer(FILE), anywhere.writer(FILE, writer_id="w")

@@ -36,7 +36,7 @@ def test_a_writer_that_is_closed_again_has_written_all_it_accepted(store: ab.Sto
 
 
 @pytest.mark.slow
-def test_what_a_writer_was_refused_is_told_by_one_close_or_the_next(store: ab.Store) -> None:
+def test_what_a_writer_was_refused_is_reported_by_one_close_or_the_next(store: ab.Store) -> None:
     for number, press in enumerate(ctrl_c_everywhere()):
         store.streams.create(f"s/sealed-{number}")
         writer = store.writer(f"s/sealed-{number}")

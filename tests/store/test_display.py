@@ -21,7 +21,7 @@ def test_every_public_class_has_a_description_of_its_own(name: str) -> None:
         assert public.__repr__ is not object.__repr__
 
 
-def test_a_description_tells_name_state_and_size(store: Store) -> None:
+def test_a_description_reports_name_state_and_size(store: Store) -> None:
     store.scopes.create("iot")
     store.streams.create("iot/raw")
     writer = store.writer("iot/raw")

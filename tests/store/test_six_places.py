@@ -288,7 +288,7 @@ def test_a_consumer_killed_and_resumed_at_its_position_misses_and_repeats_nothin
             assert mine == sorted(mine)
 
 
-def test_a_consumer_that_fell_behind_a_truncation_or_a_deletion_is_told(tmp_path: Path) -> None:
+def test_a_consumer_that_fell_behind_a_truncation_or_a_deletion_is_reported(tmp_path: Path) -> None:
     with ab.connect(tmp_path, create=True) as store:
         store.scopes.create("s")
         store.streams.create("s/raw")

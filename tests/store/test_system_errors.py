@@ -50,7 +50,7 @@ print(tried)
 """
 
 
-def test_too_many_open_files_are_told_as_such_wherever_a_file_is_opened(tmp_path: Path) -> None:
+def test_too_many_open_files_are_reported_as_such_wherever_a_file_is_opened(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _TOO_MANY_FILES, str(tmp_path / "river")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
@@ -72,7 +72,7 @@ def test_too_many_open_files_are_told_as_such_wherever_a_file_is_opened(tmp_path
         (errno.EIO, StoreUnavailable),
     ],
 )
-def test_each_errno_is_told_as_what_it_is_wherever_a_store_is_made(
+def test_each_errno_is_reported_as_what_it_is_wherever_a_store_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StoreUnavailable]
 ) -> None:
     assert type(unavailable(OSError(number, os.strerror(number)), "it")) is kind

@@ -97,7 +97,7 @@ class _Root(TyperGroup):
 
             _fail(explain(exc))
         except KeyboardInterrupt:
-            _tell_traceback()
+            _print_traceback()
             _silence()
             raise typer.Exit(130) from None
         return result
@@ -140,12 +140,12 @@ def _misused(exc: Any) -> NoReturn:
 
 
 def _fail(message: str) -> NoReturn:
-    _tell_traceback()
+    _print_traceback()
     print_note(f"anabranch: {redacted(' '.join(message.split()))}")
     raise typer.Exit(2) from None
 
 
-def _tell_traceback() -> None:
+def _print_traceback() -> None:
     if invocation.debug:
         for line in traceback.format_exc().splitlines():
             print_note(redacted(line))

@@ -158,7 +158,7 @@ def resume(
                 progress = resumed.progress()
             finally:
                 opened.jobs.close()
-    _tell(progress, as_json)
+    _report(progress, as_json)
 
 
 @app.command()
@@ -193,7 +193,7 @@ def wait(
                     print_note(f"job {job} is still running")
                     raise typer.Exit(1) from None
         progress = found.progress()
-    _tell(progress, as_json)
+    _report(progress, as_json)
 
 
 def _stop(job: str, action: Callable[[Job], object], as_json: bool, store: str | None) -> None:
@@ -209,10 +209,10 @@ def _stop(job: str, action: Callable[[Job], object], as_json: bool, store: str |
             if row.silent(opened.runtime.clock.now()):
                 action(found)
         progress = found.progress()
-    _tell(progress, as_json)
+    _report(progress, as_json)
 
 
-def _tell(progress: JobProgress, as_json: bool) -> None:
+def _report(progress: JobProgress, as_json: bool) -> None:
     row = progress.row
     if as_json:
         print_json(_described(progress))

@@ -76,12 +76,12 @@ def rebuild(
     if as_json:
         print_json(asdict(report))
     else:
-        _tell(report)
+        _report(report)
     if report.broken or report.newer:
         raise typer.Exit(1)
 
 
-def _tell(report: RebuildReport) -> None:
+def _report(report: RebuildReport) -> None:
     for folder, why in report.damaged.items():
         put_line(f"skipped: manifest {folder}: {why}")
     for key, why in report.broken.items():

@@ -29,7 +29,7 @@ def rename(
     """
     with open_catalog(store) as names:
         info = names.streams.rename(stream, name)
-    _tell(stream, str(info.name), as_json)
+    _print_renamed(stream, str(info.name), as_json)
 
 
 @move_app.command()
@@ -48,10 +48,10 @@ def move(
     """
     with open_catalog(store) as names:
         info = names.streams.move(stream, scope)
-    _tell(stream, str(info.name), as_json)
+    _print_renamed(stream, str(info.name), as_json)
 
 
-def _tell(old: str, new: str, as_json: bool) -> None:
+def _print_renamed(old: str, new: str, as_json: bool) -> None:
     if as_json:
         print_json({"name": new, "former": old})
     else:

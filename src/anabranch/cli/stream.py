@@ -137,7 +137,7 @@ def create(
         )
         view = names.streams.view(stream)
     made = "stream exists:" if exist_ok else "created stream"
-    _tell(view, as_json, f"{made} '{stream}' with {counted(len(view.current), 'segment')}")
+    _print_change(view, as_json, f"{made} '{stream}' with {counted(len(view.current), 'segment')}")
 
 
 @app.command("list")
@@ -230,7 +230,7 @@ def scale(
         names.streams.scale(stream, segments, split=split, into=into, merge=merged)
         view = names.streams.view(stream)
     current = ", ".join(str(segment.id) for segment in view.current)
-    _tell(view, as_json, f"stream '{stream}' is in epoch {view.info.epoch}, with the segments {current}")
+    _print_change(view, as_json, f"stream '{stream}' is in epoch {view.info.epoch}, with the segments {current}")
 
 
 @app.command()
@@ -267,7 +267,7 @@ def evolve(
         view = names.streams.view(stream)
     added = [name for name in view.info.schema.columns.names if name not in before]
     text = f"added {', '.join(added)} to stream '{stream}'" if added else f"stream '{stream}' has these columns already"
-    _tell(view, as_json, text, added=added)
+    _print_change(view, as_json, text, added=added)
 
 
 @app.command()
@@ -281,7 +281,7 @@ def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
     with open_catalog(store) as names:
         names.streams.seal(stream)
         view = names.streams.view(stream)
-    _tell(view, as_json, f"stream '{stream}' is sealed")
+    _print_change(view, as_json, f"stream '{stream}' is sealed")
 
 
 @app.command()
@@ -334,7 +334,7 @@ def truncate(
         else:
             opened.streams.truncate(stream, cut)
         view = opened.streams.view(stream)
-    _tell(view, as_json, f"{counted(gone, 'event')} removed from '{stream}'", removed=gone)
+    _print_change(view, as_json, f"{counted(gone, 'event')} removed from '{stream}'", removed=gone)
 
 
 @app.command()
@@ -377,7 +377,7 @@ def _columns_to_add(text: str | None, file: Path | None, present: Sequence[str])
     return found
 
 
-def _tell(view: StreamView, as_json: bool, text: str, **more: object) -> None:
+def _print_change(view: StreamView, as_json: bool, text: str, **more: object) -> None:
     from anabranch.cli.show import summary
 
     if as_json:

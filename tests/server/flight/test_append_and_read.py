@@ -114,7 +114,7 @@ def test_a_read_continues_after_any_batch(client: flight.FlightClient, store: St
         assert sum(b.num_rows for b, _ in rest) == sum(b.num_rows for b, _ in whole[number + 1 :])
 
 
-def test_a_compact_batch_tells_segments_offsets_and_append_times(client: flight.FlightClient, store: Store) -> None:
+def test_a_compact_batch_reports_segments_offsets_and_append_times(client: flight.FlightClient, store: Store) -> None:
     with store.writer("s/a") as writer:
         for i in range(4):
             writer.write_batch(pa.table({"key": [f"k{n}" for n in range(20)], "payload": [b"%d" % i] * 20}))

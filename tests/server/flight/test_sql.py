@@ -131,7 +131,7 @@ def test_catalogs_schemas_tables_and_facts_are_listed(wide: adbc.Connection, nar
 
 
 @pytest.mark.parametrize("name", ["private.names", '"private/names"', "anabranch.private.names", "private.nothing"])
-def test_who_may_not_read_a_stream_is_not_told_whether_there_is_one(narrow: adbc.Connection, name: str) -> None:
+def test_who_may_not_read_a_stream_does_not_learn_whether_there_is_one(narrow: adbc.Connection, name: str) -> None:
     with pytest.raises(adbc_driver_manager.Error, match="narrow may not read private/n") as refused:
         _ask(narrow, f"SELECT count(*) FROM {name}")
     assert refused.value.status_code == adbc_driver_manager.AdbcStatusCode.UNAUTHORIZED

@@ -137,7 +137,7 @@ def test_the_jdbc_driver_lists_and_queries(served: FlightService) -> None:
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_the_jdbc_driver_is_told_that_the_password_is_wrong(served: FlightService) -> None:
+def test_the_jdbc_driver_learns_that_the_password_is_wrong(served: FlightService) -> None:
     done = jdbc.run(jdbc.driver(), served.port, "wide", "nobody")
     assert done.returncode != 0
     assert "unknown token" in done.stderr

@@ -210,7 +210,7 @@ def test_verbs_return_results_and_lists(client: Client, stream: str) -> None:
     assert refused(lambda: list(client.Call(bad)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_call_tells_of_warnings_and_if_asked_of_progress(client: Client) -> None:
+def test_a_call_reports_warnings_and_if_asked_its_progress(client: Client) -> None:
     name, times = f"iot/misplaced-{next(_numbers)}", [30, 10, 40]
     columns = to_json(pa.schema([("at", pa.timestamp("us", "UTC"))]))
     called(client, "streams.create", name=name, schema=columns, time="at")

@@ -70,7 +70,7 @@ def test_calls_are_counted_and_logged(broker: BrokerProcess, client: Client) -> 
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_replaced_on_the_same_port_and_followers_are_told_at_the_end(tmp_path: Path) -> None:
+def test_a_killed_process_is_replaced_on_the_same_port_and_followers_learn_of_the_end(tmp_path: Path) -> None:
     with (
         BrokerProcess(tmp_path / "river", folder=tmp_path) as broker,
         Client(broker.addresses["grpc"]) as client,

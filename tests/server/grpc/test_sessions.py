@@ -388,7 +388,7 @@ def test_kill_9_of_a_broker_loses_and_doubles_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_that_ends_tells_readers_and_transactions(tmp_path: Path) -> None:
+def test_a_broker_that_ends_notifies_readers_and_transactions(tmp_path: Path) -> None:
     with ab.connect(tmp_path / "store", create=True) as store:
         store.scopes.create("s")
         store.streams.create("s/in")

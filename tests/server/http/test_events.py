@@ -300,7 +300,9 @@ def test_a_follower_goes_on_across_a_split(served: Serving, http: httpx.Client, 
         assert counts(rest + rows[:done]) == list(range(30))
 
 
-def test_a_draining_broker_tells_followers_where_to_resume(served: Serving, http: httpx.Client, store: Store) -> None:
+def test_a_draining_broker_lets_followers_know_where_to_resume(
+    served: Serving, http: httpx.Client, store: Store
+) -> None:
     http.post(SENSORS, json=[event(n) for n in range(3)])
     with httpx.stream("GET", f"{served.url}{SENSORS}?follow", timeout=60) as answer:
         lines = answer.iter_lines()

@@ -85,11 +85,11 @@ def test_a_copy_without_what_was_truncated_is_in_order() -> None:
     ],
     ids=["too short", "too new", "doubled", "turned round"],
 )
-def test_a_copy_that_is_not_what_there_was_is_told(numbers: tuple[int, ...], said: str) -> None:
+def test_a_copy_that_is_not_what_there_was_is_reported(numbers: tuple[int, ...], said: str) -> None:
     assert any(said in text for text in Scene().judge(*numbers))
 
 
-def test_a_stream_that_is_not_in_the_copy_is_told_unless_it_was_given_up() -> None:
+def test_a_stream_that_is_not_in_the_copy_is_reported_unless_it_was_given_up() -> None:
     scene = Scene()
     assert "streams are not in it: s/x" in copied_well(scene.arena, "copy", scene.moment, {}, None)[0]  # type: ignore[arg-type]
     scene.ledger.gone = True

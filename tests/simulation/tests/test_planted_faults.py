@@ -118,7 +118,7 @@ def _account(outcome: Outcome) -> str:
 
 
 @pytest.mark.slow
-def test_a_failure_tells_how_to_replay_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_reports_how_to_replay_it(capsys: pytest.CaptureFixture[str]) -> None:
     with retry_blindly():
         assert sim.main(["--seed", "1", "--runs", str(SEEDS_MAX), "--steps", str(STEPS)]) == 1
     text = capsys.readouterr().out

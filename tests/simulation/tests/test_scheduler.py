@@ -258,7 +258,7 @@ def test_a_task_may_not_use_the_ports_of_another_process() -> None:
         scheduler.run(lambda: foreign.sleep(1))
 
 
-def test_a_task_that_swallows_its_crash_is_told_of() -> None:
+def test_a_task_that_swallows_its_crash_is_reported() -> None:
     scheduler = Scheduler(1)
     group = scheduler.group("p")
     tasks = SimTasks(scheduler, group)

@@ -464,7 +464,7 @@ def test_keys_that_can_not_be_had_leave_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_error_tells_a_secret(river: Open) -> None:
+def test_no_error_shows_a_secret(river: Open) -> None:
     with river(keys(old=OLD)) as store:
         fill(store)
     for wrong in (None, keys(old=OTHER), keys(new=NEW)):

@@ -77,7 +77,7 @@ def test_what_was_truncated_is_no_lag_and_what_is_not_known_is_left_out(store: a
     assert values(store, "anabranch_pipeline_lag_events") == {}
 
 
-def test_the_lag_of_a_group_is_told_by_segment(store: ab.Store) -> None:
+def test_the_lag_of_a_group_is_reported_by_segment(store: ab.Store) -> None:
     write(store, 10)
     store.groups.open("iot/dash", streams=["iot/sensors"])
     by_segment = values(store, "anabranch_group_segment_unread_events")
@@ -87,7 +87,7 @@ def test_the_lag_of_a_group_is_told_by_segment(store: ab.Store) -> None:
     assert sum(values(store, "anabranch_group_segment_unread_bytes").values()) > 0
 
 
-def test_the_size_of_a_store_tells_what_is_live_and_what_will_be_freed(store: ab.Store) -> None:
+def test_the_size_of_a_store_reports_what_is_live_and_what_will_be_freed(store: ab.Store) -> None:
     def size(kind: str, state: str) -> tuple[float, float]:
         names = ("anabranch_store_bytes", "anabranch_store_files")
         found = [values(store, name)[kind, state] for name in names]

@@ -76,7 +76,7 @@ def test_a_plan_of_a_view_that_is_older_than_the_catalog_still_leads_to_its_own_
             assert {piece.extent.log for piece in page.extents} <= {span.log for span in view.spans[SEGMENT]}
 
 
-def test_a_revisioned_stream_that_was_copied_or_collected_still_tells_its_newest_entry(store: ab.Store) -> None:
+def test_a_revisioned_stream_that_was_copied_or_collected_still_has_its_newest_entry(store: ab.Store) -> None:
     stream = store.shared.revisioned("s/_x")
     for value in (b"a", b"b"):
         stream.append(value)
@@ -128,7 +128,7 @@ def test_large_messages_are_verified_once_each(tmp_path: Path, monkeypatch: pyte
     assert len(sums) == len(set(sums)) == 6
 
 
-def test_damage_in_a_message_that_was_verified_ahead_is_told_to_who_reads_it(
+def test_damage_in_a_message_that_was_verified_ahead_is_reported_to_who_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ReadAhead, "begin", lambda self, place, work: work())  # always ahead

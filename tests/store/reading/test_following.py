@@ -76,7 +76,7 @@ def test_a_follower_ends_when_the_stream_is_sealed(store: ab.Store) -> None:
         thread.join()
 
 
-def test_read_waits_as_long_as_it_is_told(store: ab.Store) -> None:
+def test_read_waits_as_long_as_it_is_asked_to(store: ab.Store) -> None:
     create(store)
     with reader(store, follow=True) as follower:
         assert follower.read() is None

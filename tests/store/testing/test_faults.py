@@ -152,7 +152,7 @@ def test_random_faults_come_at_their_rates_from_one_seed() -> None:
     assert 10 < sum(run()) < 40
 
 
-def test_a_clock_moves_only_when_it_is_told_to() -> None:
+def test_a_clock_moves_only_when_it_is_moved() -> None:
     clock = ManualClock(5_000_000)
     assert (clock.now(), clock.monotonic()) == (5_000_000, 5.0)
     clock.pass_time(1_500_000)

@@ -190,7 +190,7 @@ def test_what_can_not_be_resolved_is_uncertain_and_ends_the_producer(tmp_path: P
         assert sorted(bodies_of(rig.store, "s/a")) == expected(0, 1, 2)
 
 
-def test_an_owner_that_was_replaced_while_its_answer_was_lost_is_told_what_is_known(tmp_path: Path) -> None:
+def test_an_owner_that_was_replaced_while_its_answer_was_lost_learns_what_is_known(tmp_path: Path) -> None:
     with Rig(tmp_path) as rig:
         rig.store.streams.create("s/a", scaling=2)
         producer = rig.store.producer("s/a", "p")

@@ -129,7 +129,7 @@ async def test_a_loop_that_went_away_disturbs_nobody(store: Store) -> None:
     writer.close()
 
 
-def test_a_batchs_acknowledgement_tells_ranges_and_single_pointers(store: Store) -> None:
+def test_a_batchs_acknowledgement_reports_ranges_and_single_pointers(store: Store) -> None:
     keys = [f"k{i % 13}" for i in range(500)]
     with store.writer("s/raw") as writer:
         ack = writer.write_batch(pa.table({"key": keys, "payload": [b"%d" % i for i in range(500)]}))
@@ -447,7 +447,7 @@ def test_a_value_that_only_its_column_refuses_fails_alone_among_its_neighbours(s
     assert sorted(event.body["n"] for event in events_of(store, "s/typed")) == [0, 1, 2, 4, 5, 6, 8, 9]
 
 
-def test_a_chunk_of_nothing_but_wrong_values_is_heard_of_by_all_who_wait(store: Store) -> None:
+def test_a_chunk_of_nothing_but_wrong_values_is_reported_to_all_who_wait(store: Store) -> None:
     writer = store.writer("s/typed")
     acks = [writer.write({"n": 1 << 40}) for _ in range(20)]
     results: list[object] = []

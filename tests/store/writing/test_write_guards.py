@@ -318,7 +318,7 @@ def test_sealing_under_writers_loses_nothing_that_was_acknowledged(store: Store)
     assert sorted(bodies_of(store, "s/wide")) == sorted(acknowledged)
 
 
-def test_deleting_under_a_writer_is_heard_of_by_name(store: Store) -> None:
+def test_deleting_under_a_writer_is_reported_by_name(store: Store) -> None:
     writer = store.writer("s/wide")
     pointer = writer.write(b"before", key="a").result()
     store.streams.delete("s/wide")

@@ -88,7 +88,7 @@ def test_every_flipped_byte_of_a_sealed_blob_is_noticed() -> None:
             read_index(KEY, pa.py_buffer(bytes(damaged)))
 
 
-def test_plain_bytes_and_unknown_keys_are_told() -> None:
+def test_plain_bytes_and_unknown_keys_are_reported() -> None:
     with pytest.raises(CorruptBlob, match="these bytes are not"):
         SEALER.unseal(pa.py_buffer(b"\xff" * 100), b"here", KEY)
     with pytest.raises(CorruptBlob, match="is not in the catalog"):

@@ -84,7 +84,7 @@ def test_the_header_is_what_the_formats_page_says() -> None:
 
 
 @given(st.integers(0, 1 << 62), st.integers(0, (1 << 96) - 1))
-def test_a_key_tells_when_its_blob_was_begun(now: int, token: int) -> None:
+def test_a_key_shows_when_its_blob_was_begun(now: int, token: int) -> None:
     for made in (commit_key, history_key):
         assert begun_at(made(Micros(now), f"{token:024x}")) == now
 

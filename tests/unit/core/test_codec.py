@@ -90,7 +90,7 @@ def test_decoding_copies_nothing() -> None:
 
 
 @given(rows.filter(len), st.data())
-def test_a_damaged_message_is_an_error_of_the_store_or_is_told_by_its_checksum(
+def test_a_damaged_message_is_an_error_of_the_store_or_is_reported_by_its_checksum(
     values: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     message = encode(batch_of(values))

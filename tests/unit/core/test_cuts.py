@@ -289,7 +289,7 @@ def test_a_cut_that_holds_a_segment_with_its_ancestor_is_refused_though_it_cover
         cuts.check_cut(world.view(), cut)
 
 
-def test_a_cut_below_the_head_is_truncated_and_the_error_tells_the_head() -> None:
+def test_a_cut_below_the_head_is_truncated_and_the_error_reports_the_head() -> None:
     world = merged()
     world.segments[LEFT] = replace(world.segments[LEFT], head=2)
     world.segments[RIGHT] = replace(world.segments[RIGHT], head=1)

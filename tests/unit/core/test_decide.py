@@ -94,7 +94,7 @@ def test_only_the_same_numbers_count_and_fence_make_a_duplicate() -> None:
         assert decide(other, LOG, progress, now=NOW) == Refused(Refusal.UNKNOWN_WRITER, 6)
 
 
-def test_an_older_owner_is_never_told_that_a_newer_owners_batch_is_its_own() -> None:
+def test_an_older_owner_never_learns_that_a_newer_owners_batch_is_its_own() -> None:
     newer = Progress(next=1, fence=2, recent=(Batch(0, 1, 9, 400, 2),))
     assert decide(part(writer="w", first=0, writer_fence=1), LOG, newer, now=NOW) == Refused(Refusal.FENCED, 2)
 

@@ -45,7 +45,7 @@ def positions(found: list[tuple[int, int]]) -> set[int]:
 
 
 @given(spans, st.lists(st.integers(1, 2 * LENGTH - 1), unique=True))
-def test_what_nobody_views_goes_and_a_mark_stays_that_tells_sizes_and_times(
+def test_what_nobody_views_goes_and_a_mark_stays_that_holds_sizes_and_times(
     found: list[Span], edges: list[int]
 ) -> None:
     stops = [2 * LENGTH if span.stop is None else span.stop for span in found]

@@ -73,7 +73,7 @@ def test_without_shedding_estimates_are_exact() -> None:
     assert sample_estimates.count(np.empty(0)) == (0, 0)
 
 
-def test_one_event_that_stands_for_others_tells_no_error_of_an_average() -> None:
+def test_one_event_that_stands_for_others_has_no_error_of_an_average() -> None:
     assert sample_estimates.average(np.array([4.0]), np.array([2.0])) == (4.0, None)
     # A count has one: this event may have been the only one.
     found = sample_estimates.count(np.array([100.0]))

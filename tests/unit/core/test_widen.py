@@ -74,7 +74,7 @@ def test_no_value_changes_when_it_is_widened(one: pa.DataType, other: pa.DataTyp
     assert [None if each is None else int(each) for each in widened.column("n").to_pylist()] == [value, None]
 
 
-def test_who_wants_the_narrow_type_still_gets_what_fits_and_is_told_what_does_not() -> None:
+def test_who_wants_the_narrow_type_gets_what_fits_and_an_error_for_what_does_not() -> None:
     narrow = pa.schema([("n", pa.int32())])
     assert widen(pa.record_batch([pa.array([7])], names=["n"]), narrow).column("n").to_pylist() == [7]
     with pytest.raises(SchemaMismatch, match=r"column 'n' holds int64 that does not fit int32.*open it again"):

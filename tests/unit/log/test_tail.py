@@ -136,7 +136,7 @@ def test_waiting_ends_in_time_or_with_the_tail() -> None:
     assert not tail.wait(tail.generation())
 
 
-def test_what_the_catalog_tells_wakes_everybody_before_the_next_poll() -> None:
+def test_what_the_catalog_announces_wakes_everybody_before_the_next_poll() -> None:
     token = Token(tells=True)
     with waiting(tail_of(token, poll_us_max=3_600_000_000), 3) as join:
         until(lambda: token.asked > 20)  # the polls at the beginning are frequent

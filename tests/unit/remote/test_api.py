@@ -116,7 +116,9 @@ def test_a_token_is_in_no_repr() -> None:
 @pytest.mark.parametrize(
     "host", ["river", "10.0.0.7:7410", "127.0.0.1,river", "[2001:db8::1]:7410", "localhost.example"]
 )
-def test_a_token_crosses_no_network_in_plain_text_unless_told_so(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_crosses_no_network_in_plain_text_unless_it_is_allowed(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = pytest.raises(InvalidArgument, match=r"plain text: use anabranch\+tls://.*insecure=True")
     with refused as caught:
         ab.connect(f"anabranch://{host}", token="very-secret")

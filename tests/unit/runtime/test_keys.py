@@ -56,7 +56,7 @@ def test_the_first_key_of_a_text_is_current_and_all_of_them_unwrap() -> None:
     assert old.wrap("old", b"s" * 32) != wrapped
 
 
-def test_a_key_that_is_missing_and_one_that_is_another_are_told_apart() -> None:
+def test_a_key_that_is_missing_and_one_that_is_another_are_distinguished() -> None:
     mine = MasterKeys({"a": A}, IDS)
     wrapped = mine.wrap("a", b"s" * 32)
     with pytest.raises(KeyMissing, match="'a'") as missing:

@@ -18,7 +18,7 @@ from tests.waiting import until
 
 
 @pytest.mark.parametrize("error", [DiskFull("no space is left"), ValueError("unforeseen")])
-def test_a_round_that_fails_is_told_and_the_next_one_is_made(
+def test_a_round_that_fails_is_reported_and_the_next_one_is_made(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing = [error]
@@ -44,7 +44,7 @@ class Ended(Exception):
     """The work is over."""
 
 
-def test_a_loop_ends_on_the_errors_it_was_told_of_and_keeps_the_last(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_ends_on_the_errors_it_was_given_and_keeps_the_last(caplog: pytest.LogCaptureFixture) -> None:
     def work() -> None:
         if periodic.rounds == 2:
             raise Ended

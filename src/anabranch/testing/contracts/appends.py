@@ -130,7 +130,7 @@ class AppendContract:
         (verdict,) = append(self.catalog, part(self.log, writer="w", first=0))
         assert verdict == Refused(Refusal.UNKNOWN_WRITER, limits.WRITER_BATCHES_KEPT + 1)
 
-    def test_a_gap_and_an_unknown_writer_are_told_apart(self) -> None:
+    def test_a_gap_and_an_unknown_writer_are_distinguished(self) -> None:
         append(self.catalog, part(self.log, 2, writer="w", first=0))
         assert append(self.catalog, part(self.log, writer="w", first=3)) == (Refused(Refusal.GAP, 2),)
         assert append(self.catalog, part(self.log, writer="stranger", first=3)) == (Refused(Refusal.UNKNOWN_WRITER, 0),)
@@ -152,7 +152,7 @@ class AppendContract:
         (verdict,) = append(self.catalog, part(self.log, writer="w", first=0, writer_fence=2))
         assert verdict == Appended(1, NOW)
 
-    def test_batches_of_two_owners_are_told_apart_however_alike_their_numbers(self) -> None:
+    def test_batches_of_two_owners_are_distinguished_however_alike_their_numbers(self) -> None:
         first, second = (part(self.log, 3, writer="w", first=0, writer_fence=fence) for fence in (1, 2))
         with self.catalog.writing() as writing:
             writing.put_progress(self.log, WriterId("w"), Progress(next=0, fence=2), now=NOW)

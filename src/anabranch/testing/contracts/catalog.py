@@ -71,7 +71,7 @@ class CatalogContract:
             assert reading.scopes() == [Scope("iot", {}, NOW)]
         other.close()
 
-    def test_the_token_tells_of_changes(self) -> None:
+    def test_the_token_reports_changes(self) -> None:
         other = self.again()
         log = new_stream(self.catalog)
         before = self.catalog.token()
@@ -87,7 +87,7 @@ class CatalogContract:
                 time.sleep(0.001)
             other.close()
 
-    def test_it_tells_of_what_others_commit(self) -> None:
+    def test_it_reports_what_others_commit(self) -> None:
         other = self.again()
         log = new_stream(self.catalog)
         told = threading.Event()

@@ -144,7 +144,7 @@ class ExportContract:
             rows = dump(snapshot)["requests"]
         assert len(rows) == len({row[0] for row in rows}) == 2_501
 
-    def test_of_a_blob_it_is_told_whether_an_extent_lies_in_it(self) -> None:
+    def test_a_blob_with_a_live_extent_is_found(self) -> None:
         with self.catalog.writing() as writing:
             other = info(78, "iot/other")
             writing.insert_stream(other)

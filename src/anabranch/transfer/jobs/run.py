@@ -209,11 +209,11 @@ class JobRun:
 
     def _move(self, row: JobRow, plans: Sequence[SourcePlan], hold: HeldLease) -> None:
         self._done, self._total = row.bytes_before, row.bytes
-        cargoes = [self._range_reader(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
+        range_readers = [self._range_reader(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
         order = preferred(row)
         keep_masks = None
         if "deduplicate" in row.options:
-            compared = self._compared(row, cargoes, plans)
+            compared = self._compared(row, range_readers, plans)
             columns = columns_compared(row, self._target)
             keep_masks = build_deduplicator(columns, compared, self.control, self._target.runtime.tasks, self._progress)
             self._note(keep_masks.repeats)
@@ -221,7 +221,14 @@ class JobRun:
         for number in order:
             stage = row.parts[number].stage
             mover = RangeMover(
-                cargoes[number], self._target, stage, self.control, hold, self.memory, self._tell, keep_masks=keep_masks
+                range_readers[number],
+                self._target,
+                stage,
+                self.control,
+                hold,
+                self.memory,
+                self._report,
+                keep_masks=keep_masks,
             )
             works += [lambda each=each, mover=mover: mover.move(each) for each in bundled(plans[number].ranges)]
         try:
@@ -261,18 +268,19 @@ class JobRun:
         """Have the repeats found in other processes too."""
         if not isinstance(carrier, DeduplicatingCarrier):
             raise InvalidArgument("this carrier copies bytes and can't find repeats: resume the job without it")
-        cargoes = [self._range_reader(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
-        compared = self._compared(row, cargoes, plans)
+        range_readers = [self._range_reader(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
+        compared = self._compared(row, range_readers, plans)
         kept = compare_remotely(compared, columns_compared(row, self._target), carrier, self.control)
         self._note(kept.repeats)
         return kept
 
     def _compared(
-        self, row: JobRow, cargoes: Sequence[RangeReader], plans: Sequence[SourcePlan]
+        self, row: JobRow, range_readers: Sequence[RangeReader], plans: Sequence[SourcePlan]
     ) -> list[ComparedRanges]:
         """What is searched for repeats, in the order of preference."""
         sources = [
-            ComparedRanges(cargoes[n], plans[n].ranges, moved=True, store=row.parts[n].store) for n in preferred(row)
+            ComparedRanges(range_readers[n], plans[n].ranges, moved=True, store=row.parts[n].store)
+            for n in preferred(row)
         ]
         return [*existing_ranges(row, self._target), *sources]
 
@@ -301,7 +309,7 @@ class JobRun:
             schemas = [snapshot.schema(part.stage, version) for version in range(1, plan.schema_version + 1)]
         return RangeReader(self._sources[part.store], part.stream, schemas)
 
-    def _tell(self, events: int, size: int) -> None:
+    def _report(self, events: int, size: int) -> None:
         with self._telling:
             self._done += size
             self._progress("copy", self._done, self._total)

@@ -117,7 +117,7 @@ def test_text_of_a_statement_never_becomes_sql(http: httpx.Client) -> None:
         assert values(http, f'SELECT "{name.replace(chr(34), chr(92) + chr(34))}" FROM cpu') == []
 
 
-def test_an_unknown_database_is_told(http: httpx.Client) -> None:
+def test_an_unknown_database_is_reported(http: httpx.Client) -> None:
     found = http.get("/query", params={"db": "none", "q": "SELECT a FROM b"}).json()
     assert found == {"results": [{"statement_id": 0, "error": "database not found: none"}]}
     found = http.get("/query", params={"db": "db", "q": "SELECT a FROM (SELECT a FROM none..b)"}).json()

@@ -101,7 +101,7 @@ def test_a_blob_begun_by_a_clock_that_is_ahead_is_kept_until_somebody_decides(ki
     fresh.close()
 
 
-def test_a_backup_whose_lease_ran_out_is_not_told_that_the_store_is_damaged(kit: Kit) -> None:
+def test_a_backup_whose_lease_ran_out_is_not_taken_for_damage(kit: Kit) -> None:
     stream = kit.create("iot/raw")
     kit.append(stream, [100])
 

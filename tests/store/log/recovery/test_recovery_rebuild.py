@@ -202,7 +202,7 @@ def test_without_a_manifest_nothing_is_rebuilt(place: Place) -> None:
         assert contents(store) == before
 
 
-def test_blobs_that_are_missing_or_changed_are_told(place: Place, tmp_path: Path) -> None:
+def test_blobs_that_are_missing_or_changed_are_reported(place: Place, tmp_path: Path) -> None:
     with opened(place) as store:
         fill(store)
         store.export_manifest()

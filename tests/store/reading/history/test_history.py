@@ -371,7 +371,7 @@ def test_an_error_comes_where_its_range_would_and_can_be_passed_over() -> None:
         assert numbers(iter(reading)) == [3, 4, 5]
 
 
-def test_an_outage_is_told_once_however_many_ranges_it_hit() -> None:
+def test_an_outage_is_reported_once_however_many_ranges_it_hit() -> None:
     gate = Gate()
     gate.let(*range(6))
     gate.broken.update(range(1, 5))

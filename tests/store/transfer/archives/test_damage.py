@@ -136,7 +136,7 @@ def test_metadata_that_lies_is_found_out_by_the_events(store: Store, tmp_path: P
 # signatures
 
 
-def test_a_signature_tells_whose_archive_it_is(store: Store, other: Store, tmp_path: Path) -> None:
+def test_a_signature_shows_whose_archive_it_is(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
     private, public = signing_keys(tmp_path, "mine")
     _, strange = signing_keys(tmp_path, "strange")
@@ -157,7 +157,7 @@ def test_a_signature_tells_whose_archive_it_is(store: Store, other: Store, tmp_p
         ab.read_archive(folder)
 
 
-def test_key_files_that_are_none_are_told_before_anything_is_written(store: Store, tmp_path: Path) -> None:
+def test_key_files_that_are_none_are_reported_before_anything_is_written(store: Store, tmp_path: Path) -> None:
     fill(store)
     private, public = signing_keys(tmp_path, "mine")
     Path(public).chmod(0o600)

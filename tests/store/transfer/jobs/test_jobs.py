@@ -215,7 +215,7 @@ def test_a_stitch_of_another_stores_streams_has_them_in_order(pair: tuple[Store,
     assert sound(target)
 
 
-def test_what_a_job_made_tells_where_it_came_from(pair: tuple[Store, Store]) -> None:
+def test_what_a_job_made_shows_where_it_came_from(pair: tuple[Store, Store]) -> None:
     source, target = pair
     source.streams.copy("s/a", "s/b")
     source.streams.copy("s/b", "t/b", to=target)

@@ -130,7 +130,7 @@ def test_somebody_elses_write_to_the_copy_is_noticed(pair: tuple[Store, Store]) 
     assert job.row().state is JobState.FAILED
 
 
-def test_what_a_source_truncates_before_it_was_copied_is_told(pair: tuple[Store, Store]) -> None:
+def test_what_a_source_truncates_before_it_was_copied_is_reported(pair: tuple[Store, Store]) -> None:
     source, target = pair
     job = target.jobs.copy(source, "s/a", "t/b", follow=True)
     until(lambda: caught_up(job, source, target, "t/b"))

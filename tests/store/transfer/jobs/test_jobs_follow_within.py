@@ -123,7 +123,7 @@ def test_paused_and_resumed_it_goes_on_from_where_it_was(folder: Store) -> None:
     assert sound(folder)
 
 
-def test_it_ends_after_so_many_events_and_tells_its_lag(folder: Store) -> None:
+def test_it_ends_after_so_many_events_and_reports_its_lag(folder: Store) -> None:
     before = len(bodies_of(folder, "s/a"))
     job = follow(folder, end=Until(events=25))
     job.pause()
@@ -190,7 +190,7 @@ def test_somebody_elses_write_to_the_copy_is_noticed(folder: Store) -> None:
     assert sound(folder)
 
 
-def test_what_a_source_truncates_before_it_was_viewed_is_told(folder: Store) -> None:
+def test_what_a_source_truncates_before_it_was_viewed_is_reported(folder: Store) -> None:
     job = follow(folder)
     until(lambda: caught_up(folder))
     job.pause()
@@ -218,7 +218,7 @@ def test_what_was_viewed_stays_where_the_source_is_truncated_behind_it(folder: S
     assert sound(folder)
 
 
-def test_a_source_that_is_deleted_is_told(folder: Store) -> None:
+def test_a_source_that_is_deleted_is_reported(folder: Store) -> None:
     job = follow(folder)
     until(lambda: caught_up(folder))
     folder.streams.delete("s/a")

@@ -148,7 +148,7 @@ def test_a_step_that_another_took_meanwhile_is_not_appended_twice(pair: tuple[St
     assert sound(target)
 
 
-def test_a_run_is_heard_of_while_a_step_takes_long(pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_visible_while_a_step_takes_long(pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beat, "HEARTBEAT_S", 0.01)
     source, target = pair
     gate = Gate(target, 3)
@@ -189,7 +189,7 @@ def test_a_window_can_be_widened_and_narrowed(pair: tuple[Store, Store]) -> None
     assert image(target, "t/b") == image(source, "s/a")
 
 
-def test_progress_tells_events_bytes_and_each_range(pair: tuple[Store, Store]) -> None:
+def test_progress_reports_events_bytes_and_each_range(pair: tuple[Store, Store]) -> None:
     source, target = pair
     live(source, "s/b")
     told: list[tuple[str, int, int]] = []

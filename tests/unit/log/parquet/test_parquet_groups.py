@@ -133,7 +133,7 @@ def test_rows_within_a_group_are_no_groups() -> None:
         assert file.groups_of(row, rows) is None
 
 
-def test_files_of_other_columns_are_told_apart() -> None:
+def test_files_of_other_columns_are_distinguished() -> None:
     builder = ParquetBuilder(pa.schema([("n", pa.int32())]))
     builder.begin(StreamId(7), LogId(1), 0, 1)
     builder.write(pa.record_batch({"n": pa.array([1], pa.int32())}), pa.array([0], TIME_TYPE))

@@ -67,7 +67,7 @@ def test_what_does_not_fit_the_result_stream_is_refused(old: str, new: str) -> N
         check_upgrade(found, places=True)
 
 
-def test_statements_are_told_apart_and_those_downstream_follow() -> None:
+def test_statements_are_distinguished_and_those_downstream_follow() -> None:
     both = f"{COUNTS};{LAST}"
     assert verdicts(both, both + ";" + HOT) == {"counts": "keeps state", "last": "keeps state", "hot": "new"}
     assert verdicts(both + ";" + HOT, both) == {"counts": "keeps state", "last": "keeps state", "hot": "removed"}

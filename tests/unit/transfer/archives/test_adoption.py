@@ -34,7 +34,7 @@ def test_what_two_files_hold_is_taken_once() -> None:
     assert told(in_order(pieces, None)) == [[("merged", 0, 8), ("over", 12, 4)]]
 
 
-def test_positions_that_no_file_holds_are_told_with_the_file_behind_them() -> None:
+def test_positions_that_no_file_holds_are_reported_with_the_file_behind_them() -> None:
     with pytest.raises(FilesFormNoStream, match=r"begins at position 5, but no file holds 3 … 4") as refused:
         in_order([FilePiece("a", 0, 3, A, 0, 1), FilePiece("b", 0, 3, A, 5, 1)], None)
     assert refused.value.file == "b"
