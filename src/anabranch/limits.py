@@ -292,6 +292,8 @@ DEPLOYMENT_ATTEMPTS_MAX: Final = 3  # failures of a query in a row; then it is l
 DEPLOYMENT_BACKOFF_S_MAX: Final = 60.0  # before a query is run again; it begins with 0 and 1 s, and doubles
 DEPLOYMENT_HEARD_S: Final = 10.0  # for which somebody who asks waits for any host to take the question
 DEPLOYMENT_ANSWER_S: Final = 120.0  # for which somebody who asks a host waits: it may have to start Spark first
+DEPLOYMENT_STATE_ROWS_MAX: Final = 1_000  # of a query's state that one answer holds
+DEPLOYMENT_STATE_BYTES_MAX: Final = 512 * KIB  # as JSON; with more than one row
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
 
 # WebAssembly modules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.catalog.state.query_question import CommittedState, StateRow, StateWanted
+from anabranch.deployments.questions import answer, open_questions
 from tests.cli.kit import Line
 from tests.hosted import Hosted
 from tests.waiting import sleeps, until
@@ -69,3 +72,29 @@ def test_the_last_result_with_a_key_is_printed(store: ab.Store) -> None:
             {"device": device, "at": f"1970-01-01T00:00:{number:02}.000000Z", "n": number}
         ]
     assert "has no result with the key 'never'" in line.refused("queries", "state", "means", "never")
+    assert "give the KEY of a result, or --committed" in line.refused("queries", "state", "means")
+
+
+def test_the_committed_state_that_a_host_reads_is_printed(store: ab.Store) -> None:
+    hosted, line = Hosted(store, "means"), Line(Path(store.url))
+    hosted.prepare("out/means")
+    row = StateRow("stateStoreSave", "state", {"device": "a"}, {"count": 2})
+    found = CommittedState("out/means", 7, (row,), more=True)
+    asked: list[StateWanted | None] = []
+
+    def host() -> None:
+        for _ in range(2):
+            until(lambda: open_questions(store.catalog, store.runtime.clock.now()) != [])
+            (question,) = open_questions(store.catalog, store.runtime.clock.now())
+            asked.append(question.wanted)
+            answer(store.catalog, question, lambda: {"state": found})
+
+    with ThreadPoolExecutor(1) as threads:
+        answering = threads.submit(host)
+        printed = line("queries", "state", "means", "a", "--committed", "--batch", "7", "--limit", "1")
+        assert printed.rows == [row.to_json()]
+        assert "the state after micro-batch 7; there is more: --limit" in printed.err
+        whole = line("queries", "state", "means", "--committed", "--json")
+        assert json.loads(whole.out) == {"target": "out/means", "batch": 7, "rows": [row.to_json()], "more": True}
+        answering.result()
+    assert asked == [StateWanted("out/means", "a", 7, 1), StateWanted("out/means", None, None, 100)]

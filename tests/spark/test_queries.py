@@ -138,6 +138,8 @@ def test_a_host_says_what_a_query_is_and_what_an_upgrade_does_and_does_it(
     with pytest.raises(InvalidSql, match=r"^line 3: .*`fahrenheit`") as no:
         store.queries.validate(HOT.replace("celsius >=", "fahrenheit >="))
     assert no.value.line == 3
+    kept = store.queries.committed_state("counts", "d1")
+    assert kept.rows and {row.key["device"] for row in kept.rows} == {"d1"}
     before = counted(store)
     wider = COUNTS.replace("'5 seconds'", "'8 seconds'")
     (planned,) = store.queries.plan("counts", wider).statements

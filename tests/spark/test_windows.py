@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.errors import InvalidSql
+from anabranch.catalog.state.query_question import CommittedState, StateWanted
+from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.spark.pipelines.run import run
+from anabranch.spark.queries.committed_state import committed_state
 from tests.spark.pipelines import BASE, SECOND, SOURCE, new_store, put, rows
 from tests.waiting import until
 
@@ -216,6 +218,50 @@ def test_sessions_and_windows_of_events_have_early_and_late_results(spark: Spark
         ("d1", "on_time", 1, 3, 10.0),
     ]
     assert len({row["first"] for row in rows(store, "out/threes")}) == 4
+
+
+KEPT = """
+CREATE STREAM out.counts WITH (key = device, time = closed, watermark = '0 seconds') AS
+SELECT window.end AS closed, device, count(*) AS events, avg(celsius) AS celsius, sum(celsius) AS total
+FROM STREAM iot.sensors GROUP BY window(at, '10 seconds'), device;
+
+CREATE STREAM out.threes WITH (key = device) AS
+SELECT device, sum(celsius) AS total FROM STREAM iot.sensors GROUP BY device, count_window(3);
+
+CREATE STREAM out.pairs WITH (key = device) AS
+SELECT a.device, a.celsius AS first, b.celsius AS second FROM STREAM iot.sensors a JOIN STREAM iot.sensors b
+ON a.device = b.device AND b.at = a.at + INTERVAL 3 SECONDS
+"""
+
+
+def test_what_spark_keeps_for_a_statement_is_read_by_key(spark: SparkSession, store: ab.Store) -> None:
+    for seconds in (range(12), range(12, 25)):
+        put(store, seconds)
+    assert run(store, KEPT, name="kept", spark=spark, once=True, events_max=13).await_termination(240)
+
+    def kept(target: str, key: str | None = "d1", batch: int | None = None, rows_max: int = 100) -> CommittedState:
+        return committed_state(store, spark, "kept", StateWanted(target, key, batch, rows_max))
+
+    # The window from 20 is open: it has the events of d1 at 22, which is 1 degree.
+    (window,) = [row for row in kept("out/counts").rows if row.key["window"]["start"].endswith("22:13:40.000000Z")]
+    assert (window.operator, window.part, window.key["device"]) == ("stateStoreSave", "state", "d1")
+    assert window.value == {"count": 1, "sum": 1.0, "count_2": 1, "sum_2": 1.0}
+    assert {row.key["device"] for row in kept("out/counts", None).rows} == {"d0", "d1", "d2"}
+    assert len(kept("out/counts", None, rows_max=2).rows) == 2
+    assert kept("out/counts", None, rows_max=2).more
+    # After the first micro-batch: of d1 the window from 0 has the events at 1, 4 and 7, that from 10 the one at 10.
+    assert sorted(row.value["count"] for row in kept("out/counts", batch=0).rows) == [1, 3]
+
+    # d1 has 8 events. The last two are no window yet.
+    threes = kept("out/threes").rows
+    assert [(row.part, row.key, row.value["celsius"]) for row in threes] == [
+        ("open.anabranch_rows", {"key_0": "d1"}, float(at % 7)) for at in (19, 22)
+    ]
+    pairs = kept("out/pairs")
+    assert {row.part for row in pairs.rows} == {"left", "right"}
+    assert kept("out/pairs", "nobody").rows == ()
+    with pytest.raises(InvalidArgument, match=f"micro-batches 0 to {pairs.batch} of out/pairs, not 99"):
+        kept("out/pairs", batch=99)
 
 
 def sessions_of_duckdb(events: pa.Table, gap: int) -> list[tuple[object, ...]]:

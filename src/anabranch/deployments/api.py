@@ -13,7 +13,7 @@ from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow, StandbyKind, Wanted
-from anabranch.catalog.state.query_question import UpgradePlan, ValidatedQuery
+from anabranch.catalog.state.query_question import CommittedState, StateWanted, UpgradePlan, ValidatedQuery
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.display import Displayed
 from anabranch.deployments.info import QueryInfo, info_of
@@ -373,6 +373,33 @@ class DeployedQueries(Displayed):
         if stream is None:
             raise NoResultsYet(info.name, info.state)
         return self._latest(stream, key)
+
+    def committed_state(
+        self,
+        name: str,
+        key: str | None = None,
+        result: str | None = None,
+        *,
+        batch: int | None = None,
+        rows_max: int = 100,
+    ) -> CommittedState:
+        """Rows of the state that Spark keeps for a statement, such as of windows that are still open: as committed with
+        its last micro-batch, or with an earlier `batch` of which Spark still has the state. With `key` those of which a part
+        of the key has this text; at most `rows_max` (up to `limits.DEPLOYMENT_STATE_ROWS_MAX`), in no particular order.
+        `result` as in `results`.
+
+        A host answers, as in `plan`; it reads the checkpoint, which takes about a second and more where the state is large.
+        Raises QueryNotFound, NoResultsYet, InvalidArgument, StoreUnavailable if no host answers."""
+        if not 1 <= rows_max <= limits.DEPLOYMENT_STATE_ROWS_MAX:
+            raise InvalidArgument(f"rows_max is from 1 to {limits.DEPLOYMENT_STATE_ROWS_MAX:,}, not {rows_max}")
+        info = self.get(name)
+        target = result_stream(info, result)
+        if target is None:
+            raise NoResultsYet(info.name, info.state)
+        wanted = StateWanted(target, key, batch, rows_max)
+        found = ask(self._catalog, self._runtime, "state", name=name, wanted=wanted).state
+        assert found is not None
+        return found
 
 
 def _refuse_deleted(row: QueryRow) -> None:

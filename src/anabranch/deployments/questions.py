@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
-from anabranch.catalog.state.query_question import QUERY_QUESTION, QueryQuestion
+from anabranch.catalog.state.query_question import QUERY_QUESTION, QueryQuestion, StateWanted
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, StoreUnavailable
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
@@ -22,17 +22,18 @@ _POLL_S: Final = 0.1
 def ask(
     catalog: Catalog,
     runtime: Runtime,
-    kind: Literal["validate", "plan"],
-    text: str,
-    parameters: Mapping[str, str],
+    kind: Literal["validate", "plan", "state"],
+    text: str = "",
+    parameters: Mapping[str, str] | None = None,
     *,
     name: str | None = None,
+    wanted: StateWanted | None = None,
 ) -> QueryQuestion:
     """Ask, and wait for the answer at most `limits.DEPLOYMENT_ANSWER_S`. Raises InvalidSql with the line, InvalidArgument,
     StoreUnavailable if no host answers."""
     began = runtime.clock.now()
     until = Micros(began + round(limits.DEPLOYMENT_ANSWER_S * 1e6))
-    question = QueryQuestion(token(runtime.ids), kind, name, text, dict(parameters), until)
+    question = QueryQuestion(token(runtime.ids), kind, name, text, dict(parameters or {}), until, wanted=wanted)
     with catalog.writing(_subject(question.id)) as txn:
         txn.put_state(QUERY_QUESTION, question.id, question)
     try:

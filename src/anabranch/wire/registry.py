@@ -12,8 +12,10 @@ from anabranch.catalog.state.ephemeral import Holder
 from anabranch.catalog.state.job import JobRow, JobSource, JobState
 from anabranch.catalog.state.module_version import ModuleVersion
 from anabranch.catalog.state.query_question import (
+    CommittedState,
     DeclaredParameter,
     StatementPlan,
+    StateRow,
     UpgradePlan,
     ValidatedQuery,
     ValidatedStatement,
@@ -112,6 +114,7 @@ RECORDS: Final[tuple[type, ...]] = (
     ByEventRate,
     Checkpoint,
     CollectReport,
+    CommittedState,
     CompactReport,
     CopiedRange,
     CopyResult,
@@ -150,6 +153,7 @@ RECORDS: Final[tuple[type, ...]] = (
     QueryVersion,
     DeclaredParameter,
     StatementPlan,
+    StateRow,
     UpgradePlan,
     ValidatedQuery,
     ValidatedStatement,

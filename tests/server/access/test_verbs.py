@@ -135,6 +135,7 @@ RIGHTS = {
     "modules.list": "R",
     "modules.remove": "M",
     "modules.versions": "R",
+    "queries.committed_state": "R",
     "queries.delete": "A",
     "queries.deploy": "A",
     "queries.get": "R",

@@ -77,6 +77,7 @@ READING = {
         "queries.list",
         "queries.results",
         "queries.state",
+        "queries.committed_state",  # as `queries.plan`
         "queries.plan",  # and `queries.validate`: what they ask is withdrawn, or forgotten in time
         "queries.validate",
         "queries.versions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from anabranch.catalog.state.codec import codec_of
 from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind, versioned
@@ -78,12 +78,56 @@ class UpgradePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class StateWanted:
+    """Which rows are asked for, at most `rows_max`: of the state of the statement that feeds `target`, after micro-batch `batch`
+    (None: the last one that is committed); with `key` those of which a part of the key has this text."""
+
+    target: str
+    key: str | None
+    batch: int | None
+    rows_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """A row of the state of a statement: of Spark's `operator` of this name, and of one of its `part`s: the side of a join, or
+    a variable of a stateful function, else `state`. Members of `key` and `value` are plain JSON: times are text, bytes are
+    how many they are."""
+
+    operator: str
+    part: str
+    key: Mapping[str, Any]
+    value: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, object]:
+        """The row as a JSON object."""
+        return {"operator": self.operator, "part": self.part, "key": dict(self.key), "value": dict(self.value)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StateRow:
+        """The inverse of `to_json`. Raises LookupError, TypeError."""
+        return cls(value["operator"], value["part"], dict(value["key"]), dict(value["value"]))
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedState:
+    """Rows of the state of the statement that feeds `target`, as committed with micro-batch `batch`. `more`: there are others that
+    match."""
+
+    target: str
+    batch: int
+    rows: tuple[StateRow, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class QueryQuestion:
-    """`kind` says what is asked: whether the `text` can run, or what an upgrade of the query `name` to it would do. Answered
-    by `validated`, `plan`, or an `error`, with its line if it is one of the SQL. `taken`: a host is at it. Nobody waits for it after `until`."""
+    """`kind` says what is asked: whether the `text` can run, what an upgrade of the query `name` to it would do, or which rows
+    are in the state of that query (`wanted`). Answered by `validated`, `plan`, `state`, or an `error`, with its line if it is
+    one of the SQL. `taken`: a host is at it. Nobody waits for it after `until`."""
 
     id: str
-    kind: Literal["validate", "plan"]
+    kind: Literal["validate", "plan", "state"]
     name: str | None
     text: str
     parameters: Mapping[str, str]
@@ -91,13 +135,15 @@ class QueryQuestion:
     taken: bool = False
     validated: ValidatedQuery | None = None
     plan: UpgradePlan | None = None
+    wanted: StateWanted | None = None
+    state: CommittedState | None = None
     error: str | None = None
     error_line: int | None = None
 
     @property
     def answered(self) -> bool:
         """True once a host has answered."""
-        return (self.validated, self.plan, self.error) != (None, None, None)
+        return any(each is not None for each in (self.validated, self.plan, self.state, self.error))
 
 
 QUERY_QUESTION: Final[StateKind[str, QueryQuestion]] = state_kind(

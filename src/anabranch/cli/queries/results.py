@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
+from anabranch import limits
 from anabranch.cli.options import JsonOption, OutputOption, StoreOption, open_store
-from anabranch.cli.output import put_json
+from anabranch.cli.output import print_json, print_note, put_json
 from anabranch.cli.queries.arguments import NameArgument, ResultArgument
 from anabranch.cli.ranges import ByOption
 from anabranch.cli.read import (
@@ -23,7 +25,7 @@ from anabranch.cli.read import (
     reader_options,
 )
 from anabranch.cli.render import json_rows
-from anabranch.errors import EventNotFound
+from anabranch.errors import EventNotFound, InvalidArgument
 
 
 def results(
@@ -59,18 +61,56 @@ def results(
 
 def state(
     name: NameArgument,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The routing key of the results, such as a device.")],
+    key: Annotated[
+        str | None,
+        typer.Argument(metavar="KEY", help="The routing key of the results, such as a device.", show_default=False),
+    ] = None,
     result: ResultArgument = None,
+    committed: Annotated[bool, typer.Option("--committed", help="What Spark keeps, such as open windows.")] = False,
+    batch: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="With --committed: after this micro-batch, not the last one.")
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=limits.DEPLOYMENT_STATE_ROWS_MAX, help="With --committed: at most so many rows."
+        ),
+    ] = 100,
+    as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
     """Print the last result with a key, of all that were published by now, as one line of JSON.
 
+    With --committed, print what Spark keeps for the query instead, such as windows that are still open: a line for each row of
+    its state, as of the last micro-batch; with KEY those of which a part of the key has this text. A host answers.
+
     Examples:
 
       anabranch queries state means sensor-7
+      anabranch queries state means sensor-7 --committed
     """
+    if committed:
+        _print_committed(name, key, result, batch, limit, as_json=as_json, store=store)
+        return
+    if key is None or batch is not None:
+        raise InvalidArgument("give the KEY of a result, or --committed for what Spark keeps; --batch goes with that")
     with open_store(store) as opened:
         found = opened.queries.state(name, key, result)
         if found is None:
             raise EventNotFound(f"query '{name}' has no result with the key '{key}'")
         put_json(json_rows(found.row)[0])
+
+
+def _print_committed(
+    name: str, key: str | None, result: str | None, batch: int | None, limit: int, *, as_json: bool, store: str | None
+) -> None:
+    from dataclasses import asdict
+
+    with open_store(store) as opened:
+        found = opened.queries.committed_state(name, key, result, batch=batch, rows_max=limit)
+    if as_json:
+        print_json(asdict(found))
+        return
+    for row in found.rows:
+        put_json(json.dumps(row.to_json(), ensure_ascii=False))
+    print_note(f"the state after micro-batch {found.batch}{'; there is more: --limit' if found.more else ''}")

@@ -330,6 +330,31 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             },
         },
     },
+    "CommittedState": {
+        "type": "object",
+        "required": ["target", "batch", "rows", "more"],
+        "properties": {
+            "target": {**_TEXT, "description": "The stream that the statement feeds."},
+            "batch": {"type": "integer", "description": "After this micro-batch."},
+            "rows": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["operator", "part", "key", "value"],
+                    "properties": {
+                        "operator": {**_TEXT, "description": "Spark's name of it."},
+                        "part": {
+                            **_TEXT,
+                            "description": "A side of a join, a variable of a stateful function, or `state`.",
+                        },
+                        "key": {"type": "object"},
+                        "value": {"type": "object"},
+                    },
+                },
+            },
+            "more": {"type": "boolean", "description": "There are others that match."},
+        },
+    },
     "ValidatedQuery": {
         "type": "object",
         "required": ["statements", "parameters"],

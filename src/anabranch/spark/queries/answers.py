@@ -11,6 +11,7 @@ from anabranch.errors import AnabranchError, InvalidArgument
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record
 from anabranch.spark.pipelines.plan import plan
+from anabranch.spark.queries.committed_state import committed_state
 from anabranch.spark.queries.upgrade import plan_upgrade
 from anabranch.spark.queries.validate import validate
 from anabranch.store import Store
@@ -27,6 +28,8 @@ def answer_of(store: Store, spark: SparkSession, question: QueryQuestion) -> Map
         if question.kind == "validate":
             return {"validated": validate(store, question.text, parameters=question.parameters, spark=spark)}
         assert question.name is not None
+        if question.wanted is not None:
+            return {"state": committed_state(store, spark, question.name, question.wanted)}
         after = plan(question.text, question.parameters)
         row = record.get(store.catalog, question.name)
         return {"plan": plan_upgrade(row, kept_versions(store.catalog, question.name), after)}

@@ -197,6 +197,7 @@ _JOBS: Final = (
 )
 # A query runs as its host, which may read and write every stream, and files: whoever deploys one may do all that too.
 _QUERIES: Final = (
+    StoreVerb("queries.committed_state", store("read"), changes=False),
     StoreVerb("queries.delete", store("admin")),
     StoreVerb("queries.deploy", store("admin")),
     StoreVerb("queries.get", store("read"), changes=False),

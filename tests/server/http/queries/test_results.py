@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch import limits
+from anabranch.catalog.state.query_question import CommittedState, StateRow, StateWanted
+from anabranch.deployments.questions import answer, open_questions
 from anabranch.security.guard import Holding, OpenGuard, Principal
 from anabranch.server.events.arrow_encoder import CUT
 from anabranch.store import Store
@@ -47,6 +49,22 @@ def events(answer: httpx.Response) -> Iterator[tuple[str, dict[str, object]]]:
             ident = line.partition(": ")[2]
         elif line.startswith("data: "):
             yield ident, json.loads(line.removeprefix("data: "))
+
+
+def test_the_committed_state_is_that_which_a_host_reads(http: httpx.Client, store: Store, running: Hosted) -> None:
+    row = StateRow("stateStoreSave", "state", {"device": "a"}, {"count": 2, "sum": 1.5})
+    with ThreadPoolExecutor(1) as threads:
+        path, asked = "/v1/queries/means/state/committed", {"key": "a", "batch": "0", "limit": "5"}
+        answering = threads.submit(http.get, path, params=asked)
+        until(lambda: open_questions(store.catalog, store.runtime.clock.now()) != [])
+        (question,) = open_questions(store.catalog, store.runtime.clock.now())
+        assert (question.kind, question.name) == ("state", "means")
+        assert question.wanted == StateWanted("out/means", "a", 0, 5)
+        answer(store.catalog, question, lambda: {"state": CommittedState("out/means", 0, (row,), more=False)})
+        found = answering.result(60)
+    assert found.json() == {"target": "out/means", "batch": 0, "rows": [row.to_json()], "more": False}
+    assert "expected batch as a whole number, got '-1'" in http.get(path, params={"batch": "-1"}).json()["detail"]
+    assert "from 1 to 1,000" in http.get(path, params={"limit": "1001"}).json()["detail"]
 
 
 def numbers(rows: list[dict[str, object]]) -> list[object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from anabranch import limits
 from anabranch.server.http.described import (
     BY,
     FLAG,
@@ -15,6 +16,7 @@ from anabranch.server.http.described import (
     READ,
     READ_ANSWERS,
     TEXT,
+    count_type,
     json_answer,
     json_content,
     query_parameter,
@@ -201,5 +203,23 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         summary="The last result with a routing key",
         parameters=(OF_KEY, query_parameter("result", TEXT, "Of several results: the stream, or 1, 2 …")),
         answers=json_answer("Event", "The result; its pointer and its append time are in headers."),
+    ),
+    _endpoint(
+        "GET",
+        f"{_QUERY}/state/committed",
+        resources.get_committed_state,
+        name="query_committed_state",
+        summary="What Spark keeps for it, such as open windows",
+        parameters=(
+            query_parameter("key", TEXT, "Only rows of which a part of the key has this text."),
+            query_parameter("result", TEXT, "Of several results: the stream, or 1, 2 …"),
+            query_parameter(
+                "batch",
+                {"type": "integer", "minimum": 0},
+                "After this micro-batch. Default: the last that is committed.",
+            ),
+            query_parameter("limit", count_type(limits.DEPLOYMENT_STATE_ROWS_MAX, 100), "At most so many rows."),
+        ),
+        answers=json_answer("CommittedState", "Rows of the state, in no particular order. A host answers."),
     ),
 )

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from anabranch.catalog.state.query_question import UpgradePlan
+from anabranch import limits
+from anabranch.catalog.state.query_question import CommittedState, UpgradePlan
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.pairs import parse_pairs
 from anabranch.deployments.info import QueryInfo
@@ -23,6 +24,7 @@ from anabranch.wire.values import parse_bytes
 
 __all__ = [
     "delete_query",
+    "get_committed_state",
     "get_progress",
     "get_query",
     "list_queries",
@@ -128,6 +130,18 @@ async def validate_query(call: HttpCall) -> Response:
     """Check a query without deploying it. The body is as for deploying one; what is not valid is answered as an error."""
     arguments = _arguments(await arguments_of(call), ("sql", "parameters"))
     return json_response(asdict(await done(call, "queries.validate", _sql(arguments))))
+
+
+async def get_committed_state(call: HttpCall) -> Response:
+    """Rows of what Spark keeps for a statement."""
+    arguments: dict[str, Any] = {name: call.text(name) for name in ("key", "result")}
+    arguments["rows_max"] = call.count("limit", 100, most=limits.DEPLOYMENT_STATE_ROWS_MAX)
+    if (batch := call.text("batch")) is not None:
+        if not (batch.isascii() and batch.isdigit() and len(batch) < 19):
+            raise InvalidArgument(f"expected batch as a whole number, got '{batch:.100}'")
+        arguments["batch"] = int(batch)
+    found: CommittedState = await done(call, "queries.committed_state", {**_named(call), **arguments})
+    return json_response(asdict(found))
 
 
 async def list_versions(call: HttpCall) -> Response:
