@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.relation import SourceRelation
+from anabranch.query.influxql.relation import RowColumns
 from anabranch.query.influxql.sql_text import literal, number_sql
 from anabranch.query.influxql.syntax import (
     Constant,
@@ -77,23 +77,82 @@ def _moment(expression: Expression, now: int, zone: str | None) -> int:
     raise InvalidSql("expected a time to be compared with a time, now(), a number or a duration")
 
 
-def condition_sql(expression: Expression, relation: SourceRelation) -> str:
-    """A condition on tags and fields. A tag that a row does not have is the empty text, and so is a name that the relation
-    does not have; a field that a row does not have meets no condition. Raises InvalidSql."""
-    match expression:
-        case Operation("AND" | "OR" as operator, left, right):
-            return f"({condition_sql(left, relation)} {operator} {condition_sql(right, relation)})"
-        case Operation("=~" | "!~" as operator, left, RegularExpression(pattern)):
-            text, kind = _operand(left, relation)
-            matches = f"regexp_matches({text}, {literal(pattern)})"
-            if kind not in ("tag", "string"):
-                return "false"
-            return matches if operator == "=~" else f"NOT {matches}"
-        case Operation(operator, left, right) if operator in _COMPARED:
-            return _comparison(operator, _operand(left, relation), _operand(right, relation))
-        case Constant(bool() as value):
-            return "true" if value else "false"
-    raise InvalidSql("invalid condition: expected comparisons of tags and fields, joined by AND and OR")
+def condition_sql(expression: Expression, columns: RowColumns) -> str:
+    """A condition on tags and fields, in the SQL of DuckDB. Raises InvalidSql."""
+    return ConditionSql(columns).condition(expression)
+
+
+class ConditionSql:
+    """Writes conditions on tags and fields. A tag that a row does not have is the empty text, and so is a name that is not
+    among the columns; a field that a row does not have meets no condition. The SQL is that of DuckDB."""
+
+    def __init__(self, columns: RowColumns) -> None:
+        self._columns = columns
+
+    def condition(self, expression: Expression) -> str:
+        """A condition. Raises InvalidSql."""
+        match expression:
+            case Operation("AND" | "OR" as operator, left, right):
+                return f"({self.condition(left)} {operator} {self.condition(right)})"
+            case Operation("=~" | "!~" as operator, left, RegularExpression(pattern)):
+                text, kind = self._operand(left)
+                if kind not in ("tag", "string"):
+                    return "false"
+                return self.matches(text, pattern) if operator == "=~" else f"NOT {self.matches(text, pattern)}"
+            case Operation(operator, left, right) if operator in _COMPARED:
+                return _comparison(operator, self._operand(left), self._operand(right))
+            case Constant(bool() as value):
+                return "true" if value else "false"
+        raise InvalidSql("invalid condition: expected comparisons of tags and fields, joined by AND and OR")
+
+    def _operand(self, expression: Expression) -> tuple[str, str]:
+        """The SQL of an operand, and its kind: tag, string, number, boolean."""
+        match expression:
+            case Constant(bool() as value):
+                return ("true" if value else "false"), "boolean"
+            case Constant(str() as text):
+                return self.text(text), "string"
+            case Constant(int() | float() as number):
+                return self.number(number), "number"
+            case Duration(ns):
+                return self.number(ns), "number"
+            case Reference(name):
+                return self._reference(name)
+            case Operation(operator, left, right) if operator in _ARITHMETIC:
+                first, second = self._operand(left), self._operand(right)
+                if {first[1], second[1]} != {"number"}:
+                    return "NULL", "number"
+                return self.arithmetic(operator, first[0], second[0]), "number"
+        raise InvalidSql("invalid condition: a function can't be used in WHERE, but for now() with a time")
+
+    def _reference(self, name: str) -> tuple[str, str]:
+        kind = self._columns.fields.get(name)
+        if kind is None:
+            return self._columns.tag(name), "tag"
+        column = self._columns.column(name)
+        if kind == "boolean" and self._columns.of_subquery:
+            return f"coalesce({column}, false)", kind
+        return column, "number" if kind in ("float", "integer") else kind
+
+    def text(self, text: str) -> str:
+        """A text."""
+        return literal(text)
+
+    def number(self, number: float) -> str:
+        """A number."""
+        return number_sql(number)
+
+    def matches(self, text: str, pattern: str) -> str:
+        """Whether the pattern occurs in the text."""
+        return f"regexp_matches({text}, {literal(pattern)})"
+
+    def arithmetic(self, operator: str, left: str, right: str) -> str:
+        """An operator of two numbers."""
+        if operator == "^":
+            return f"xor({left}, {right})"
+        if operator == "/":
+            return f"({left} / nullif({right}, 0))"
+        return f"({left} {operator} {right})"
 
 
 def _comparison(operator: str, left: tuple[str, str], right: tuple[str, str]) -> str:
@@ -101,34 +160,3 @@ def _comparison(operator: str, left: tuple[str, str], right: tuple[str, str]) ->
     if len(kinds) > 1 or (operator not in ("=", "!=") and kinds != {"number"}):
         return "false"
     return f"({left[0]} {operator} {right[0]})"
-
-
-def _operand(expression: Expression, relation: SourceRelation) -> tuple[str, str]:
-    """The SQL of an operand, and its kind: tag, string, number, boolean."""
-    match expression:
-        case Constant(bool() as value):
-            return ("true" if value else "false"), "boolean"
-        case Constant(str() as text):
-            return literal(text), "string"
-        case Constant(int() | float() as number):
-            return number_sql(number), "number"
-        case Duration(ns):
-            return number_sql(ns), "number"
-        case Reference(name):
-            kind = relation.fields.get(name)
-            if kind is None:
-                return relation.tag(name), "tag"
-            column = relation.column(name)
-            if kind == "boolean" and relation.of_subquery:
-                return f"coalesce({column}, false)", kind
-            return column, "number" if kind in ("float", "integer") else kind
-        case Operation(operator, left, right) if operator in _ARITHMETIC:
-            first, second = _operand(left, relation), _operand(right, relation)
-            if {first[1], second[1]} != {"number"}:
-                return "NULL", "number"
-            if operator == "^":
-                return f"xor({first[0]}, {second[0]})", "number"
-            if operator == "/":
-                return f"({first[0]} / nullif({second[0]}, 0))", "number"
-            return f"({first[0]} {operator} {second[0]})", "number"
-    raise InvalidSql("invalid condition: a function can't be used in WHERE, but for now() with a time")

@@ -21,13 +21,14 @@ from anabranch.query.influxql.syntax import (
 from anabranch.query.influxql.times import parse_duration
 from anabranch.query.influxql.tokens import KEYWORDS, Scanner, Token
 
-_PRECEDENCE: Final = {
+PRECEDENCE: Final = {
     "OR": 1,
     "AND": 2,
     **dict.fromkeys(("=", "!=", "<>", "<", "<=", ">", ">=", "=~", "!~"), 3),
     **dict.fromkeys(("+", "-", "|", "^"), 4),
     **dict.fromkeys(("*", "/", "%", "&"), 5),
 }
+"""How tightly operators bind."""
 _CASTS: Final = ("float", "integer", "string", "boolean", "tag", "field", "unsigned")
 _INTEGER_MAX: Final = (1 << 63) - 1
 
@@ -122,7 +123,7 @@ class ExpressionParser:
             operator = self._operator(least)
             if operator is None:
                 return left
-            precedence = _PRECEDENCE[operator]
+            precedence = PRECEDENCE[operator]
             if operator in ("=~", "!~"):
                 right: Expression | None = self.take_regex()
                 if right is None:
@@ -134,7 +135,7 @@ class ExpressionParser:
     def _operator(self, least: int) -> str | None:
         token = self.peek()
         word = token.value.upper() if token.kind == "name" else token.value if token.kind == "operator" else ""
-        if _PRECEDENCE.get(word, 0) < least:
+        if PRECEDENCE.get(word, 0) < least:
             return None
         self.take()
         return word

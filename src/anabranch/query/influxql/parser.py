@@ -10,12 +10,15 @@ from anabranch.errors import TooLarge
 from anabranch.query.influxql.expression_parser import ExpressionParser
 from anabranch.query.influxql.syntax import (
     Constant,
+    ContinuousQuery,
     DatabaseChange,
+    DropContinuousQuery,
     Duration,
     Expression,
     Fill,
     FunctionCall,
     Grouping,
+    IntoTarget,
     NestedSelect,
     Paging,
     Parsed,
@@ -28,7 +31,7 @@ from anabranch.query.influxql.syntax import (
     Wildcard,
     walk,
 )
-from anabranch.query.influxql.times import parse_time
+from anabranch.query.influxql.times import parse_duration, parse_time
 
 _BEGINNINGS: Final = ("SELECT", "SHOW", "CREATE", "DROP")
 _UNSUPPORTED: Final = (*("ALTER", "DELETE", "EXPLAIN", "GRANT", "KILL", "REVOKE", "SET"),)
@@ -81,10 +84,53 @@ class _InfluxqlParser(ExpressionParser):
             case "CREATE":
                 return self._create()
             case _:
-                return DatabaseChange(f"DROP {self.expect_word('DATABASE', 'MEASUREMENT')}", self.identifier())
+                return self._drop()
 
-    def _create(self) -> DatabaseChange:
-        if self.peek().is_word("CONTINUOUS", "RETENTION", "SUBSCRIPTION", "USER"):
+    def _drop(self) -> DatabaseChange | DropContinuousQuery:
+        if self.take_word("CONTINUOUS"):
+            return DropContinuousQuery(*self._continuous_name())
+        return DatabaseChange(f"DROP {self.expect_word('DATABASE', 'MEASUREMENT')}", self.identifier())
+
+    def _continuous_name(self) -> tuple[str, str]:
+        self.expect_word("QUERY")
+        name = self.identifier()
+        self.expect_word("ON")
+        return name, self.identifier()
+
+    def _continuous(self) -> ContinuousQuery:
+        name, database = self._continuous_name()
+        every: int | None = None
+        lasting: int | None = None
+        if self.take_word("RESAMPLE"):
+            if not self.peek().is_word("EVERY", "FOR"):
+                raise self.unexpected("EVERY", "FOR")
+            every = self._duration() if self.take_word("EVERY") else None
+            lasting = self._duration() if self.take_word("FOR") else None
+        self.expect_word("BEGIN")
+        self.expect_word("SELECT")
+        select = self._select()
+        interval = select.grouping.interval
+        if select.into is None:
+            raise self.refused("expected INTO in a continuous query")
+        if interval is None:
+            raise self.refused("expected GROUP BY time(…) in a continuous query")
+        if lasting is not None and lasting < max(interval, every or 0):
+            least = "the interval of GROUP BY time(…), and of EVERY"
+            raise self.refused(f"the duration of FOR must not be shorter than {least}")
+        self.expect_word("END")
+        return ContinuousQuery(name, database, select, every, lasting)
+
+    def _duration(self) -> int:
+        token = self.peek()
+        if token.kind != "duration":
+            raise self.unexpected("duration")
+        self.take()
+        return parse_duration(token.value)
+
+    def _create(self) -> DatabaseChange | ContinuousQuery:
+        if self.take_word("CONTINUOUS"):
+            return self._continuous()
+        if self.peek().is_word("RETENTION", "SUBSCRIPTION", "USER"):
             raise self.refused(f"CREATE {self.peek().value.upper()} is not supported")
         self.expect_word("DATABASE")
         name = self.identifier()
@@ -98,8 +144,7 @@ class _InfluxqlParser(ExpressionParser):
         fields = [self._field()]
         while self.take_operator(","):
             fields.append(self._field())
-        if self.peek().is_word("INTO"):
-            raise self.refused("SELECT … INTO is not supported: a pipeline writes results into a stream")
+        into = self._target() if self.take_word("INTO") else None
         self.expect_word("FROM")
         sources = self._selected_sources()
         where = self.expression() if self.take_word("WHERE") else None
@@ -109,7 +154,22 @@ class _InfluxqlParser(ExpressionParser):
         descending = self._order()
         paging = self._paging()
         zone = self._zone()
-        return Select(tuple(fields), sources, where, grouping, fill, descending, ordered, paging, zone)
+        return Select(tuple(fields), sources, where, grouping, fill, descending, ordered, paging, zone, into)
+
+    def _target(self) -> IntoTarget:
+        if self._nested:
+            raise self.refused("INTO can't be in a subquery")
+        names: list[str] = [self.identifier()]
+        while self.take_operator("."):
+            if self.take_operator(":"):
+                if self.peek().value != "MEASUREMENT":
+                    raise self.unexpected("MEASUREMENT")
+                self.take()
+                return IntoTarget(None, *_database_and_policy(names))
+            names.append("" if self.peek().is_operator(".") else self.identifier())
+        if len(names) > 3:
+            raise self.refused("a measurement is database.policy.measurement at most")
+        return IntoTarget(names[-1], *_database_and_policy(names[:-1]))
 
     def _selected_sources(self) -> tuple[SourceName | NestedSelect, ...]:
         found = [self._selected_source()]
@@ -292,6 +352,12 @@ class _InfluxqlParser(ExpressionParser):
         if found is None:
             raise self.unexpected("regex")
         return found
+
+
+def _database_and_policy(names: list[str]) -> tuple[str | None, str | None]:
+    """Of what is written before the name of a measurement: `policy`, or `database.policy`."""
+    database = names[0] if len(names) == 2 else None
+    return database, (names[-1] or None) if names else None
 
 
 def _is_argument(part: Expression, expression: Expression) -> bool:

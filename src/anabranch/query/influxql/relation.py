@@ -24,7 +24,25 @@ class Columns(Protocol):
         ...
 
 
-class SourceRelation(Columns, Protocol):
+class RowColumns(Columns, Protocol):
+    """Columns of rows, in SQL."""
+
+    @property
+    def of_subquery(self) -> bool:
+        """Whether the rows are results of subqueries. InfluxDB shows them if they are empty too, and takes a boolean that
+        they don't have for false in a condition."""
+        ...
+
+    def column(self, field: str) -> str:
+        """The value of a field that there is."""
+        ...
+
+    def tag(self, name: str) -> str:
+        """The value of a tag, the empty text where there is none."""
+        ...
+
+
+class SourceRelation(RowColumns, Protocol):
     """Rows with a time. The methods return SQL of DuckDB for a query over `table`."""
 
     @property
@@ -40,20 +58,6 @@ class SourceRelation(Columns, Protocol):
     @property
     def row_time(self) -> str:
         """The time of a row in microseconds."""
-        ...
-
-    @property
-    def of_subquery(self) -> bool:
-        """Whether the rows are results of subqueries. InfluxDB shows them if they are empty too, and takes a boolean that
-        they don't have for false in a condition."""
-        ...
-
-    def column(self, field: str) -> str:
-        """The value of a field that there is."""
-        ...
-
-    def tag(self, name: str) -> str:
-        """The value of a tag, the empty text where there is none."""
         ...
 
     def shown_tag(self, name: str) -> str:

@@ -29,8 +29,6 @@ def show(statement: Show, database: Database, default: str, now: int) -> Iterato
         case "RETENTION POLICIES":
             _check_database(database, scope)
             yield _table("", ["name", "duration", "shardGroupDuration", "replicaN", "default"], [_POLICY])
-        case "CONTINUOUS QUERIES":
-            yield from (_table(name, ["name", "query"], []) for name in database.databases())
         case "SUBSCRIPTIONS":
             return
         case _:

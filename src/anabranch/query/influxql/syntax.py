@@ -114,6 +114,15 @@ class Paging:
 
 
 @dataclass(frozen=True, slots=True)
+class IntoTarget:
+    """INTO: a measurement in a database; None for its name is `:MEASUREMENT`, the name of that which is read."""
+
+    name: str | None
+    database: str | None = None
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """SELECT … FROM … `ordered`: with ORDER BY."""
 
@@ -126,6 +135,7 @@ class Select:
     ordered: bool = False
     paging: Paging = field(default_factory=Paging)
     zone: str | None = None
+    into: IntoTarget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +159,25 @@ class DatabaseChange:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class ContinuousQuery:
+    """CREATE CONTINUOUS QUERY … ON … BEGIN … END. `every` and `lasting` are the nanoseconds of RESAMPLE EVERY and FOR."""
+
+    name: str
+    database: str
+    select: Select
+    every: int | None = None
+    lasting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropContinuousQuery:
+    """DROP CONTINUOUS QUERY … ON …"""
+
+    name: str
+    database: str
+
+
 def measurement_names(select: Select) -> Iterator[SourceName]:
     """The measurements that a statement and its subqueries name."""
     for source in select.sources:
@@ -158,7 +187,7 @@ def measurement_names(select: Select) -> Iterator[SourceName]:
             yield source
 
 
-Parsed = Select | Show | DatabaseChange
+Parsed = Select | Show | DatabaseChange | ContinuousQuery | DropContinuousQuery
 
 
 def walk(expression: Expression) -> Iterator[Expression]:

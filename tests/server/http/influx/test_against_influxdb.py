@@ -79,6 +79,15 @@ def test_subqueries_give_what_influxdb_gives(client: httpx.Client, influx: str, 
     assert_same(client, influx, streams, SUBQUERIES)
 
 
+def test_select_into_writes_what_influxdb_writes(client: httpx.Client, broker: Serving, influx: str) -> None:
+    for url in (influx, broker.url):
+        client.post(f"{url}/query", data={"q": "CREATE DATABASE other"}).raise_for_status()
+    for statement in statements_of("into"):
+        asked = {"db": "db", "epoch": "u", "q": statement}
+        expected, found = (client.post(f"{url}/query", data=asked).json() for url in (influx, broker.url))
+        assert same(expected, found), statement
+
+
 @pytest.mark.slow
 def test_a_broker_gives_what_influxdb_gives(client: httpx.Client, broker: Serving, influx: str) -> None:
     for statement in (*STATEMENTS[::20], *SUBQUERIES[::20]):

@@ -95,7 +95,7 @@ def test_a_request_that_makes_no_sense_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT value INTO x FROM cpu",
+        "SELECT value FROM (SELECT value INTO x FROM cpu)",
         "SELECT value FROM (SELECT value FROM cpu",
         f"SELECT value FROM {'(SELECT value FROM ' * 17}cpu{')' * 17}",
         ";".join(["SELECT value FROM (SELECT value FROM cpu), (SELECT value FROM cpu)"] * 51),

@@ -30,6 +30,7 @@ def allowed(answer: httpx.Response) -> bool:
     return "permission" not in answer.text
 
 
+CONTINUOUS = "CREATE CONTINUOUS QUERY q ON iot BEGIN SELECT mean(value) INTO means FROM done GROUP BY time(1m) END"
 # What a call needs, on which scope (None: on all of them). `{new}` is the name of a stream that is not there.
 CASES = [
     ("r", "iot", "/query", {"db": "iot", "q": "SELECT value FROM done"}, ""),
@@ -48,7 +49,11 @@ CASES = [
     ("w", "lab", "/write", {"db": "iot"}, "window value=1"),
     ("w", None, "/write", {"db": "none"}, "m value=1"),
     ("wc", "iot", "/write", {"db": "iot"}, "{new} value=1"),
+    ("rw", "iot", "/query", {"db": "iot", "q": "SELECT mean(value) INTO means FROM done"}, ""),
     ("c", None, "/query", {"q": "CREATE DATABASE made"}, ""),
+    ("a", None, "/query", {"db": "iot", "q": CONTINUOUS}, ""),
+    ("a", None, "/query", {"db": "iot", "q": "DROP CONTINUOUS QUERY q ON iot"}, ""),
+    ("r", None, "/query", {"q": "SHOW CONTINUOUS QUERIES"}, ""),
     ("m", "iot", "/query", {"db": "iot", "q": "DROP MEASUREMENT {new}"}, ""),
     ("m", None, "/query", {"q": "DROP DATABASE made"}, ""),
 ]

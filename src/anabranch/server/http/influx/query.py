@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -17,11 +18,21 @@ from anabranch.query.influxql.select import select
 from anabranch.query.influxql.series import too_many_rows
 from anabranch.query.influxql.show import show
 from anabranch.query.influxql.statements import Rows
-from anabranch.query.influxql.syntax import DatabaseChange, Parsed, Select, Show, measurement_names
+from anabranch.query.influxql.syntax import (
+    ContinuousQuery,
+    DatabaseChange,
+    DropContinuousQuery,
+    Parsed,
+    Select,
+    Show,
+    measurement_names,
+)
 from anabranch.server.calls import run
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
+from anabranch.server.http.influx.continuous import create_continuous, drop_continuous, show_continuous
 from anabranch.server.http.influx.encode import encoded, epoch_of, pieces
+from anabranch.server.http.influx.into import select_into
 from anabranch.server.http.measurements import ReadableStreams
 
 _CHUNK_ROWS: Final = 10_000
@@ -59,18 +70,37 @@ class _Request:
     pretty: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What statements are answered with: the streams of the caller, the `database` of measurements without one, the time in
+    nanoseconds, and a way to have a name looked up again."""
+
+    call: HttpCall
+    streams: ReadableStreams
+    database: str
+    now: int
+    forget: Callable[[str], object]
+
+
 async def influx_query(call: HttpCall) -> Response:
     """Answer the statements of the parameter `q`, of the URL or of a form, or of a body that is one."""
     given = await _given(call)
     request = _parsed(given)
-    if call.request.method == "GET" and any(isinstance(each, DatabaseChange) for each in request.statements):
+    if call.request.method == "GET" and any(map(_changes, request.statements)):
         raise InvalidArgument("send a statement that changes something by POST")
-    answers = _answers(call, request)
+    # Statements are answered in threads, and names are looked up in the loop.
+    loop = asyncio.get_running_loop()
+    answers = _answers(call, request, lambda name: loop.call_soon_threadsafe(call.front.names.forget, name))
     if request.chunk is None:
         whole = await call.front.run_long(lambda: _whole(answers, pretty=request.pretty))
         return Response(whole, media_type="application/json")
     first = await call.front.run_long(lambda: next(answers, None))
     return StreamingResponse(_stream(call, first, answers, request), media_type="application/json")
+
+
+def _changes(statement: Parsed) -> bool:
+    """Whether the statement changes something."""
+    return not isinstance(statement, Select | Show) or (isinstance(statement, Select) and statement.into is not None)
 
 
 async def _given(call: HttpCall) -> Mapping[str, str]:
@@ -128,16 +158,16 @@ def _parameters(text: str | None) -> Mapping[str, object]:
     }
 
 
-def _answers(call: HttpCall, request: _Request) -> Iterator[_Piece]:
+def _answers(call: HttpCall, request: _Request, forget: Callable[[str], object]) -> Iterator[_Piece]:
     """The parts of the answer, each made when it is taken."""
     streams = ReadableStreams(call.front.broker, call.front.queries, call.principal)
-    now = int(call.front.store.runtime.clock.now()) * 1_000
+    context = _Context(call, streams, request.database, int(call.front.store.runtime.clock.now()) * 1_000, forget)
     rows = 0  # of all statements: they are held until the answer is whole
     for number, statement in enumerate(request.statements):
         zone = statement.zone if isinstance(statement, Select) else None
         held: dict[str, Any] | None = None
         try:
-            for each in _series(call, statement, streams, request.database, now):
+            for each in _series(context, statement):
                 for series, count in pieces(each, request.chunk, request.epoch, zone):
                     rows += count
                     if request.chunk is None and rows > limits.INFLUXQL_ROWS_MAX:
@@ -153,20 +183,29 @@ def _answers(call: HttpCall, request: _Request) -> Iterator[_Piece]:
         yield _Piece(number, held)
 
 
-def _series(call: HttpCall, statement: Parsed, streams: ReadableStreams, database: str, now: int) -> Iterator[Rows]:
+def _series(context: _Context, statement: Parsed) -> Iterator[Rows]:
+    call, streams, database, now = context.call, context.streams, context.database, context.now
     match statement:
+        case Show("CONTINUOUS QUERIES"):
+            return show_continuous(call, streams)
         case Show():
             return show(statement, streams, database, now)
+        case ContinuousQuery():
+            create_continuous(call, statement, streams, database, now)
+        case DropContinuousQuery():
+            drop_continuous(call, statement)
         case DatabaseChange(verb, name):
             _change(call, verb, name, database)
-            return iter(())
-        case Select():
+        case Select(into=into):
             names = {each.database or database: None for each in measurement_names(statement)}
             if "" in names:
                 raise InvalidSql("database name required")
             for name in names:
                 streams.check_database(name)
+            if into is not None:
+                return select_into(call, statement, streams, database, now, context.forget)
             return select(statement, streams, database, now)
+    return iter(())
 
 
 def _change(call: HttpCall, verb: str, name: str, database: str) -> None:

@@ -6,24 +6,21 @@ that can't be taken are left out, and the answer says so; it does not undo the o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
 from anabranch import limits
 from anabranch.errors import AnabranchError, InvalidArgument, NotFound, PermissionDenied, RateLimited, StreamExists
 from anabranch.model.stream import StreamInfo
-from anabranch.query.influxql.measurement import TEXT_FIELDS
 from anabranch.query.influxql.times import UNITS
-from anabranch.server.calls import run
 from anabranch.server.events.writers import SharedWriter
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
+from anabranch.server.http.influx.columns import add_columns, create_stream
 from anabranch.server.http.influx.line_protocol import InfluxPoint, LineRefused, parse_lines
-from anabranch.server.http.influx.points import NewColumns, PointTable
+from anabranch.server.http.influx.points import PointTable
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.wire.values import to_json
 
 _PRECISIONS: Final = ("", "n", "ns", "u", "µ", "ms", "s", "m", "h")
 
@@ -92,7 +89,7 @@ async def _append(call: HttpCall, name: str, points: list[InfluxPoint], unit: in
     info = await _stream(call, name, points)
     table = PointTable(info, points, unit, int(call.front.store.runtime.clock.now()))
     if table.new:
-        await call.front.run_long(lambda: _add_columns(call, info, table.new))
+        await call.front.run_long(lambda: add_columns(call, info, table.new))
         call.front.names.forget(name)
         info = await call.front.names.get(name, call.principal, "write", verb="write")
         table = PointTable(info, points, unit, int(call.front.store.runtime.clock.now()))
@@ -115,28 +112,8 @@ async def _stream(call: HttpCall, name: str, points: list[InfluxPoint]) -> Strea
     try:
         return await names.get(name, call.principal, "write", verb="write")
     except NotFound:
-        columns = NewColumns.of(points)
-        arguments: dict[str, Any] = {
-            "name": name,
-            "schema": to_json(columns.schema(time="time")),
-            "time": "time",
-            "tags": columns.label({}),
-            "exist_ok": False,
-        }
         try:
-            await call.front.run_long(lambda: _run(call, "streams.create", arguments))
+            await call.front.run_long(lambda: create_stream(call, name, points))
         except StreamExists:  # another request has created it
             names.forget(name)
         return await names.get(name, call.principal, "write", verb="write")
-
-
-def _add_columns(call: HttpCall, info: StreamInfo, new: NewColumns) -> None:
-    """Add columns. Which of them are text fields is said first, so that they are never seen as tags."""
-    label = new.label(info.tags)
-    if label.get(TEXT_FIELDS) != info.tags.get(TEXT_FIELDS):
-        _run(call, "streams.tag", {"name": str(info.name), "tags": label})
-    _run(call, "streams.add_columns", {"name": str(info.name), "columns": to_json(new.schema())})
-
-
-def _run(call: HttpCall, verb: str, arguments: Mapping[str, Any]) -> Any:
-    return run(call.front.broker, call.principal, verb, arguments, admit=False)

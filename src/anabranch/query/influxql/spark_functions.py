@@ -1,0 +1,209 @@
+"""The functions of InfluxQL over a window, in the SQL of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from anabranch.errors import InvalidSql
+from anabranch.query.influxql.conditions import ConditionSql
+from anabranch.query.influxql.functions import AGGREGATES, number_of
+from anabranch.query.influxql.relation import FieldType
+from anabranch.query.influxql.result_types import type_of
+from anabranch.query.influxql.syntax import (
+    Constant,
+    Expression,
+    Fill,
+    FunctionCall,
+    Operation,
+    Reference,
+)
+
+_PLAIN: Final = {
+    "mean": "avg({})",
+    "sum": "sum({})",
+    "min": "min({})",
+    "max": "max({})",
+    "median": "median({})",
+    "stddev": "stddev_samp({})",
+    "spread": "(max({0}) - min({0}))",
+}
+_MATHEMATICS: Final[Mapping[str, str]] = {
+    **{name: f"{name}({{}})" for name in ("abs", "atan", "cos", "exp", "sin", "tan", "round", "ln", "log2", "log10")},
+    **{name: f"nanvl({name}({{}}), NULL)" for name in ("acos", "asin", "sqrt")},
+    "ceil": "double(ceil({}))",
+    "floor": "double(floor({}))",
+    "atan2": "atan2({}, {})",
+    "pow": "nanvl(pow({}, {}), NULL)",
+}
+_NEAREST: Final = {"top": "max()", "bottom": "min()", "distinct": "count(distinct())"}
+
+
+class SparkColumns:
+    """The columns of a measurement in the SQL of Spark."""
+
+    of_subquery = False
+
+    def __init__(self, tags: tuple[str, ...], fields: Mapping[str, FieldType], time: str) -> None:
+        self.tags = tags
+        self.fields = fields
+        self.time = quoted(time)
+
+    def column(self, field: str) -> str:
+        """A field; a number that is no integer as a double."""
+        return f"double({quoted(field)})" if self.fields[field] == "float" else quoted(field)
+
+    def tag(self, name: str) -> str:
+        """A tag, the empty text where there is none."""
+        return f"coalesce({quoted(name)}, '')" if name in self.tags else "''"
+
+    def shown_tag(self, name: str) -> str:
+        """A tag, null where there is none."""
+        return f"nullif({quoted(name)}, '')"
+
+
+class SparkConditionSql(ConditionSql):
+    """Conditions in the SQL of Spark."""
+
+    def text(self, text: str) -> str:
+        """A text."""
+        return literal(text)
+
+    def number(self, number: float) -> str:
+        """A number."""
+        return number_sql(number)
+
+    def matches(self, text: str, pattern: str) -> str:
+        """Whether the pattern occurs in the text."""
+        return f"{text} RLIKE {literal(pattern)}"
+
+    def arithmetic(self, operator: str, left: str, right: str) -> str:
+        """An operator of two numbers. Spark refuses to divide by 0."""
+        divisor = f"nullif({right}, 0)" if operator in ("/", "%") else right
+        return f"({left} {operator} {divisor})"
+
+
+class WindowSql:
+    """Writes expressions of functions over the events of a window. `fill` says what a function without values is."""
+
+    def __init__(self, columns: SparkColumns, fill: Fill) -> None:
+        self._columns = columns
+        self._fill = fill
+
+    def value(self, expression: Expression) -> str:
+        """The value of an expression. Raises InvalidSql for what can't be said."""
+        match expression:
+            case Constant(bool()) | Constant(str()):
+                raise InvalidSql("expected functions and numbers in the SELECT of a continuous query")
+            case Constant(int() | float() as number):
+                return number_sql(number)
+            case Operation(operator, left, right):
+                kinds = {type_of(left, self._columns), type_of(right, self._columns)}
+                if operator in ("&", "|", "^") and kinds != {"integer"}:
+                    raise InvalidSql(f"type error: operator {operator} takes integers")
+                return self._operation(operator, self.value(left), self.value(right))
+            case FunctionCall(name, arguments) if name in _MATHEMATICS:
+                return _MATHEMATICS[name].format(*map(self.value, arguments))
+            case FunctionCall("log", (number, base)):
+                return f"log({self.value(base)}, {self.value(number)})"
+            case FunctionCall(name) if name in AGGREGATES:
+                return self._filled(expression)
+            case FunctionCall(name):
+                raise InvalidSql(_not_of_a_window(name))
+            case Reference(name):
+                raise InvalidSql(
+                    f"a continuous query can't select '{name}' of the event that a function picks: leave it out, or GROUP BY "
+                    "it if it is a tag"
+                )
+        raise InvalidSql("expected functions and numbers in the SELECT of a continuous query")
+
+    def _operation(self, operator: str, left: str, right: str) -> str:
+        if operator == "/":
+            return f"if({right} = 0, 0D, {left} / {right})"
+        if operator == "%":
+            return f"if({right} = 0, 0, {left} % {right})"
+        return f"({left} {operator} {right})"
+
+    def _filled(self, call: FunctionCall) -> str:
+        value = self._aggregate(call)
+        if self._fill.kind != "number":
+            return f"nullif({value}, 0)" if call.name == "count" else value
+        if call.name == "count":
+            return f"coalesce(nullif({value}, 0), {int(self._fill.number)})" if int(self._fill.number) else value
+        whole = type_of(call, self._columns) == "integer"
+        return f"coalesce({value}, {int(self._fill.number) if whole else number_sql(float(self._fill.number))})"
+
+    def seen(self, call: FunctionCall) -> str:
+        """How many values a function sees."""
+        return f"count({self._argument(call)[0]})"
+
+    def _argument(self, call: FunctionCall) -> tuple[str, FieldType]:
+        """The field that a function is of, and its type."""
+        inner = call.arguments[0]
+        reference = inner.arguments[0] if isinstance(inner, FunctionCall) else inner
+        assert isinstance(reference, Reference), "it has been checked"
+        kind = type_of(reference, self._columns)
+        if kind is None or reference.name not in self._columns.fields:
+            raise InvalidSql(
+                f"there is no field '{reference.name}' yet: write a point with it before you create the continuous query"
+            )
+        if kind not in AGGREGATES[call.name].types:
+            raise InvalidSql(f"unsupported {call.name} iterator type: {reference.name} is a {kind}")
+        if kind == "string" and call.name != "count":
+            raise InvalidSql(
+                f"a continuous query can't store the text field '{reference.name}', which would be a tag in the result; "
+                "the nearest is count()"
+            )
+        return self._cast(reference, kind), kind
+
+    def _aggregate(self, call: FunctionCall) -> str:
+        field, kind = self._argument(call)
+        distinct = isinstance(call.arguments[0], FunctionCall)
+        if call.name == "count":
+            return f"size(collect_set({field}))" if distinct else f"count({field})"
+        if call.name == "percentile":
+            number = float(number_of(call.arguments[1]))
+            place = f"int(floor(count({field}) * {number_sql(number)} / 100 + 0.5D))"
+            return f"get(sort_array(collect_list({field})), {place} - 1)"
+        if call.name in ("first", "last"):
+            return self._picked(call.name, field, kind)
+        return _PLAIN[call.name].format(field)
+
+    def _picked(self, name: str, field: str, kind: FieldType) -> str:
+        """The earliest or the latest value; of several at one time the largest."""
+        value = f"int({field})" if kind == "boolean" else field
+        order = f"-{value}" if name == "first" else value
+        function = "min_by" if name == "first" else "max_by"
+        return f"{function}({field}, struct({self._columns.time}, {order})) FILTER (WHERE {field} IS NOT NULL)"
+
+    def _cast(self, reference: Reference, kind: FieldType) -> str:
+        stored, column = self._columns.fields[reference.name], self._columns.column(reference.name)
+        if stored == kind:
+            return column
+        if {stored, kind} <= {"float", "integer"}:
+            return f"{'double' if kind == 'float' else 'bigint'}({column})"
+        raise InvalidSql(f"'{reference.name}' is a {stored}, not a {kind}")
+
+
+def _not_of_a_window(name: str) -> str:
+    if name in _NEAREST:
+        return f"a continuous query can't have {name}(), which has several results for a window; the nearest is {_NEAREST[name]}"
+    return (
+        f"a continuous query can't have {name}(), which compares windows: store the function inside it, and ask for {name}() "
+        "of the result"
+    )
+
+
+def quoted(name: str) -> str:
+    """A name in SQL of Spark."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text in SQL of Spark."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def number_sql(number: float) -> str:
+    """A number in SQL of Spark."""
+    return f"{number!r}D" if isinstance(number, float) else str(number)
