@@ -80,6 +80,11 @@ def _check_form(query: ContinuousQuery, default: str) -> None:
             f"fill({select.fill.kind}) needs other windows than the one that is written; the nearest is fill(none), and "
             f"fill({select.fill.kind}) in a SELECT from the result"
         )
+    if select.fill.kind == "number" and max(query.every or 0, query.lasting or 0) > interval:
+        raise InvalidSql(
+            "RESAMPLE with fill() would write windows without events; the nearest is fill(none), and fill() in a SELECT from the "
+            "result"
+        )
     if select.ordered or select.paging != Paging() or select.zone is not None:
         raise InvalidSql(
             "a continuous query can't have ORDER BY, LIMIT, OFFSET, SLIMIT, SOFFSET or tz(); leave them out"

@@ -119,9 +119,9 @@ class WindowSql:
 
     def _operation(self, operator: str, left: str, right: str) -> str:
         if operator == "/":
-            return f"if({right} = 0, 0D, {left} / {right})"
+            return f"if({right} = 0, {left} * 0D, {left} / {right})"  # null if one of them is
         if operator == "%":
-            return f"if({right} = 0, 0, {left} % {right})"
+            return f"if({right} = 0, {left} * 0, {left} % {right})"
         return f"({left} {operator} {right})"
 
     def _filled(self, call: FunctionCall) -> str:

@@ -71,7 +71,7 @@ def test_a_continuous_query_is_deployed_as_a_pipeline(http: httpx.Client, broker
 
 SHOWN = [
     "CREATE CONTINUOUS QUERY a ON db BEGIN SELECT mean(value) INTO m1 FROM cpu GROUP BY time(1m) END",
-    """create continuous query b on db resample every 2m for 5m
+    """create continuous query b on db resample every 90s for 90s
     begin
         select mean(value) as "a b", max(count)*2 into "db"."autogen".m2 from cpu
         where host =~ /a|b/ and (value > 3.5 or not_there = '') group by time(90s, 10s), host, * fill(0)
@@ -117,6 +117,7 @@ REFUSED = [
     ("SELECT value INTO x FROM cpu GROUP BY time(1m)", "", "at least one aggregate function"),
     ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m) fill(previous)", "", "the nearest is fill(none)"),
     ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m) fill(linear)", "", "the nearest is fill(none)"),
+    ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m) fill(0)", "RESAMPLE FOR 2m", "the nearest is fill(none)"),
     ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m) LIMIT 1", "", "can't have ORDER BY, LIMIT"),
     ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m) tz('Europe/Berlin')", "", "or tz()"),
     ("SELECT mean(value) INTO x FROM cpu WHERE time > now() - 1h GROUP BY time(1m)", "", "leave it out"),
