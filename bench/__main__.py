@@ -36,6 +36,7 @@ from bench import (
     queries_shed,
     queries_sketches,
     queries_state,
+    queries_takeover,
     queries_windows,
     readers_group,
     readers_notifications,
@@ -91,6 +92,7 @@ FIGURES: dict[str, Benchmark] = {
         queries_shed,
         queries_sketches,
         queries_state,
+        queries_takeover,
     )
 }
 # Several figures under one name.

@@ -37,7 +37,7 @@ _STATES = {"cold": ("--spares", "0"), "warm": ("--spares", "1"), "hot": ("--spar
 def run(setting: BenchmarkSetting) -> Sequence[Result]:
     """Each kind on a store and a host of its own, one after the other; a kill once whatever takes over is ready and idle."""
     kills = setting.scaled(5, 1)
-    took = {kind: _take_overs(setting.folder / kind, kind, kills) for kind in _STATES}
+    took = {kind: _take_overs(setting.folder / kind, kind, kills, setting.say) for kind in _STATES}
     cold, warm, hot = (median(took[kind]) for kind in ("cold", "warm", "hot"))
     notes = tuple(
         f"{kind}: " + ", ".join(f"{each:.1f}" for each in sorted(found)) + " s" for kind, found in took.items()
@@ -72,7 +72,7 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
     ]
 
 
-def _take_overs(folder: Path, kind: str, kills: int) -> list[float]:
+def _take_overs(folder: Path, kind: str, kills: int, say: Callable[[str], None]) -> list[float]:
     found = []
     with ab.connect(folder / "store", create=True) as store:
         store.scopes.create("bench")
@@ -88,6 +88,7 @@ def _take_overs(folder: Path, kind: str, kills: int) -> list[float]:
             for _ in range(kills):
                 driver = _ready(store, host.pid, kind)
                 found.append(_killed(store, driver))
+                say(f"{kind}: {found[-1]:.2f} s")
         finally:
             ending.set()
             load.join()

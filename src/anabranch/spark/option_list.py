@@ -117,7 +117,7 @@ OPTIONS: Final = (
     ),
     SparkOption(
         "follow",
-        "both",
+        "read",
         "none",
         "JSON: the run of a deployed query whose batches this one follows, as its hot standby",
         internal=True,

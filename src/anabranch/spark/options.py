@@ -93,7 +93,6 @@ class WriteOptions:
     pipeline_run: tuple[str, str] | None
     batch: int | None
     outputs: tuple[StreamId, ...]
-    follow: str | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -113,7 +112,6 @@ class WriteOptions:
             pipeline_run=parsed.pipeline_run(),
             batch=parsed.number("batch", least=0),
             outputs=parsed.stream_ids("outputs"),
-            follow=parsed.text("follow"),
         )
 
 

@@ -44,7 +44,6 @@ from anabranch.spark.options import WriteOptions
 from anabranch.spark.paths import path_taken
 from anabranch.spark.pipelines.record import refuse_lost
 from anabranch.spark.pipelines.side_outputs import OUTPUTS_COLUMN
-from anabranch.spark.source.following import FollowedBatches, FollowedRun
 from anabranch.spark.source.offsets import series_of
 from anabranch.spark.staging import BrokerStaging, JobStaging, OwnStaging, StagedPartition
 from anabranch.spark.stores import BrokerAccess, open_store
@@ -118,13 +117,7 @@ class _Sink:
         self._staging.leave(_partitions(messages))
 
     def _publish_batch(self, messages: _Messages, batch: int) -> None:
-        """Publish a micro-batch with its late events, unless it is already published. A standby waits until its leader
-        has."""
-        if self._options.follow is not None:
-            follower = FollowedBatches(FollowedRun.from_option(self._options.follow), self._store())
-            if follower.is_published(batch):
-                self._leave(messages)
-                return
+        """Publish a micro-batch with its late events, unless it is already published."""
         query = self._query(messages, batch)
         unit, late = NumberedUnit(series_of(query), batch), self._late_events(messages, batch)
         run = self._options.pipeline_run

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from anabranch.spark.explain import explain
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.publish import BatchHandler, publish
 from anabranch.spark.pipelines.shed_frame import refuse_unestimated, shed_frame, shed_options
 from anabranch.spark.pipelines.side_outputs import outputs_sql
 from anabranch.spark.pipelines.statement import Statement
@@ -468,10 +470,12 @@ def start(
     once: bool,
     trigger_us: int | None,
     run: tuple[str, str],
-    follow: FollowedRun | None = None,
+    follow: Callable[[BatchHandler], BatchHandler] | None = None,
 ) -> StreamingQuery:
     """Start the query under `name`, in the run of the pipeline that has this name and token. `trigger_us` is the time
-    between micro-batches of a statement without one of its own; with `follow` its sources see to that. Raises InvalidSql for anything that Spark refuses only at this point."""
+    between micro-batches of a statement without one of its own. In a run that follows another, `follow` makes what
+    publishes a batch into what decides whether to, and the sources pause between batches. Raises InvalidSql for anything
+    that Spark refuses only at this point."""
     statement = step.statement
     # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
@@ -485,18 +489,21 @@ def start(
     }
     if late is not None:
         options["late"] = late.to_option()
-    if follow is not None:
-        options["follow"] = follow.to_option()
     if sides:
         options["outputs"] = json.dumps([str(each) for each in sides])
     writer = frame.writeStream.queryName(name).outputMode(statement.options.mode).options(**options)
-    if statement.windowed is None:
-        writer = writer.format(_FORMAT)
-    else:
+    handler: BatchHandler | None = None
+    if statement.windowed is not None:
         results = _padded(statement, statement.windowed.results)
         retrain = statement.options.start_query
         found = None if retrain is None else lambda: _start_query(store, retrain)
-        writer = writer.foreachBatch(WindowResults(results, statement.arguments, options, found))
+        handler = WindowResults(results, statement.arguments, options, found)
+    elif follow is not None:
+        handler = partial(publish, options=options, replace=statement.options.mode == "complete")
+    if handler is None:
+        writer = writer.format(_FORMAT)
+    else:
+        writer = writer.foreachBatch(handler if follow is None else follow(handler))
     if once:
         writer = writer.trigger(availableNow=True)
     elif (

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,7 @@ from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint import last_committed, last_planned
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint
+from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import Step, plan, query_words
 from anabranch.spark.pipelines.prepare import PreparedQuery, prepare_standby
@@ -36,7 +38,9 @@ from anabranch.spark.pipelines.query import start
 from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow
 from anabranch.spark.pipelines.run import DEPLOYED
 from anabranch.spark.pipelines.running import Pipeline
+from anabranch.spark.pipelines.standby_lag import StandbyLag
 from anabranch.spark.source.following import FollowedRun
+from anabranch.spark.source.standby_role import StandbyRole
 from anabranch.store import Store
 
 if TYPE_CHECKING:
@@ -45,8 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Standby", "copy_checkpoint", "refuse_unfollowable"]
 
-_POLL_S: Final = 0.02
-_BEHIND_MAX: Final = 2  # one runs here, and one there
+_POLL_S: Final = 0.01
 # Of a state store: the version that a file holds. Batch n makes version n + 1 of version n.
 _VERSION: Final = re.compile(r"(?:^|/)state/.*/(\d+)(?:_[^/.]+)*\.(?:changelog|zip|delta|snapshot)[^/]*$")
 _NUMBER: Final = re.compile(r"(offsets|commits)/(\d+)$")
@@ -110,17 +113,16 @@ class Standby:
         self._steps = plan(text, parameters)
         refuse_unfollowable(self._steps)
         self._token = f"{DEPLOYED}standby:{token(store.runtime.ids)}"
-        self._alive = Path(tempfile.mkdtemp(prefix="anabranch-standby-")) / "alive"
+        self._role = StandbyRole(Path(tempfile.mkdtemp(prefix="anabranch-standby-")) / "role")
         self._row: PipelineRow | None = None
         self._outputs: dict[str, PipelineOutput] = {}
         self._prepared: dict[str, PreparedQuery] = {}
         self._queries: dict[str, StreamingQuery] = {}
-        self._repeated: dict[str, int] = {}  # the first batch of each statement that it runs, which takes longest
+        self._lags: dict[str, StandbyLag] = {}
 
     def start(self) -> None:
         """Copy the leader's checkpoints, as soon as it has planned a batch of each statement, and follow it from there.
         Raises Conflict if it is stopped meanwhile, or the leader's pipeline is not the one that is deployed."""
-        self._alive.touch()
         self._row = row = self._followed_row()
         leaders = {each.target: output_checkpoint(self._store, each.checkpoint) for each in row.outputs}
         for step in self._steps:
@@ -129,21 +131,20 @@ class Standby:
             number = f"{row.generation:04}{self._store.runtime.clock.now()}"
             own = replace(output, checkpoint=_beside(output.checkpoint, number))
             self._outputs[step.target] = own
-            repeated = self._repeated[step.target] = self._await_planned(leader)
+            repeated = self._await_planned(leader)
+            self._lags[step.target] = StandbyLag(repeated)
             copy_checkpoint(leader, number, repeated)
             checkpoint = output_checkpoint(self._store, own.checkpoint)
             pause_us = step.statement.options.trigger_us
             follow = FollowedRun(
                 leader=leader.text,
                 own=checkpoint.text,
-                stored=own.checkpoint,
                 pipeline=self._name,
-                token=self._token,
-                target=step.target,
-                alive=str(self._alive),
+                role=str(self._role.file),
                 pause_us=self._trigger_us if pause_us is None else pause_us,
             )
             made = self._prepared[step.target] = prepare_standby(self._spark, self._store, step, own, follow)
+            batches = LeaderBatches(self._name, leader, checkpoint, self._role)
             self._queries[step.target] = start(
                 self._spark,
                 self._store,
@@ -157,7 +158,7 @@ class Standby:
                 once=False,
                 trigger_us=None,
                 run=(self._name, self._token),
-                follow=follow,
+                follow=partial(FollowedResults, batches, self._role),
             )
 
     def failure(self) -> str | None:
@@ -169,14 +170,16 @@ class Standby:
         return None
 
     def is_ready(self) -> bool:
-        """True once it has run a batch of each statement and is at most `_BEHIND_MAX` behind the leader's plans."""
+        """True if it could take over now: it has run a batch of each statement, and is close to what the leader has
+        planned. To be called several times a second."""
         assert self._row is not None, "it was started"
+        now_s = self._store.runtime.clock.monotonic()
+        near = []
         for output in self._row.outputs:
             planned = last_planned(output_checkpoint(self._store, output.checkpoint))
             done = last_committed(self._prepared[output.target].checkpoint)
-            if planned is None or done < max(self._repeated[output.target], planned - _BEHIND_MAX):
-                return False
-        return True
+            near.append(self._lags[output.target].is_near(-1 if planned is None else planned, done, now_s))
+        return all(near)
 
     def take_over(self) -> Pipeline:
         """Take the pipeline from the run that leads, and go on as it. Raises Conflict if the pipeline is no longer the one
@@ -193,10 +196,12 @@ class Standby:
         try:
             if row.generation != before.generation or _checkpoints(row) != _checkpoints(before):
                 raise Conflict(f"pipeline '{self._name}' has other checkpoints than those that its standby followed")
+            self._role.become("leads")
             for output in row.outputs:
                 self._finish_planned(output)
             row = replace(row, outputs=tuple(map(self._with_own, row.outputs)))
             row_of.save(store.catalog, row)
+            self._role.become("plans")
             self._outputs = {}  # they are the pipeline's now
             PIPELINE_STARTED(pipeline=self._name, generation=row.generation, start="takes over")
             pipeline = Pipeline(
@@ -222,7 +227,7 @@ class Standby:
 
     def stop(self) -> None:
         """Follow no more, and remove the checkpoints."""
-        self._alive.unlink(missing_ok=True)
+        self._role.become("ended")
         for query in self._queries.values():
             query.stop()
         for output in self._outputs.values():

@@ -152,14 +152,14 @@ class _Driver:
     def _watch_standby(self, name: str, followed: _Followed, standby: Standby) -> str | None:
         """Why it has failed, or None once it takes over."""
         while (error := standby.failure()) is None:
-            is_ready = followed.standby is not None or standby.is_ready()
+            is_ready = standby.is_ready()
             with self._lock:
                 if self._standbys.get(name) is not followed:
                     return None if followed.taken else "it is no longer wanted"
-                begins = is_ready and followed.standby is None
+                changes = is_ready != (followed.standby is not None)
                 followed.standby = standby if is_ready else None
-            if begins:
-                self._host.send(event="following", query=name, change=followed.change)
+            if changes:
+                self._host.send(event="following", query=name, change=followed.change, ready=is_ready)
             time.sleep(_STANDBY_CHECK_S)
         with self._lock:
             return None if followed.taken else error

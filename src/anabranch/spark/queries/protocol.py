@@ -17,7 +17,7 @@
 | `{"event": "ready"}` | Spark has started |
 | `{"event": "started", "query": name, "epoch": n, "change": n, "version": n}` | it runs the query as of this change |
 | `{"event": "ended", "query": name, "epoch": n, "how": how, "error": text or null}` | it no longer runs it |
-| `{"event": "following", "query": name, "change": n}` | the hot standby could take over now |
+| `{"event": "following", "query": name, "change": n, "ready": bool}` | whether the hot standby could take over now, each time that this changes |
 | `{"event": "unfollowed", "query": name, "change": n, "how": how, "error": text}` | it has ended, unasked |
 """
 

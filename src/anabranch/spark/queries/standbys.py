@@ -110,10 +110,13 @@ class HotStandbys:
         if held is None or held.driver is not driver or message.get("change") != held.change:
             return
         if message.get("event") == "following":
-            held.ready = True
-            self._failures.pop(name, None)
-            self._update(name, ready=True)
-            self._note(name, held, f"driver {driver.pid} is its hot standby")
+            held.ready = bool(message.get("ready"))
+            self._update(name, ready=held.ready)
+            if held.ready:
+                self._failures.pop(name, None)
+                self._note(name, held, f"driver {driver.pid} is its hot standby")
+            else:
+                self._note(name, held, f"its hot standby in driver {driver.pid} has fallen behind", level="warning")
             return
         error = str(message.get("error"))
         if message.get("how") == "refused":

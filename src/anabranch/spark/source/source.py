@@ -285,7 +285,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _followed(self) -> FollowedBatches | None:
         if self._follower is None and self._options.follow is not None:
-            self._follower = FollowedBatches(FollowedRun.from_option(self._options.follow), self._open())
+            self._follower = FollowedBatches(FollowedRun.from_option(self._options.follow), self._open().runtime)
         return self._follower
 
     def reportLatestOffset(self) -> _Offset | None:  # noqa: N802

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.model.columns import RESERVED
 from anabranch.model.stream import StreamInfo
+from anabranch.spark.pipelines.publish import publish
 from anabranch.spark.pipelines.windows.clauses import RESULTS_VIEW, WindowedQuery
 from anabranch.spark.pipelines.windows.columns import (
     COUNT_WINDOW,
@@ -167,15 +168,12 @@ class WindowResults:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         results = _results(frame.sparkSession, frame, self.sql, self.arguments)
         if self.found is None:
-            self._publish(results, batch)
+            publish(results, batch, self.options)
             return
         results = results.persist()  # they are used twice, and are the outcome of a stateful operator
         try:
-            self._publish(results, batch)
+            publish(results, batch, self.options)
             if not results.isEmpty():
                 self.found()
         finally:
             results.unpersist()
-
-    def _publish(self, results: DataFrame, batch: int) -> None:
-        results.write.format("anabranch").mode("append").options(**self.options).option("batch", str(batch)).save()

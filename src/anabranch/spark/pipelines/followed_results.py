@@ -1,0 +1,95 @@
+"""What becomes of the results of a micro-batch in the run of a hot standby.
+
+As long as the run follows, the leader publishes them. The standby computes them all the same, for that brings its state to
+the leader's. It keeps them in Spark's memory until the leader is done with the batch: if the leader ends before, they are
+published under the same number without being computed again. Of a batch that the leader is done with already, nothing is
+kept, so a standby that is behind needs less time for a batch than its leader did.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.json_text import parse_json
+from anabranch.errors import Conflict
+from anabranch.spark.checkpoint_folder import CheckpointFolder
+from anabranch.spark.pipelines.publish import BatchHandler
+from anabranch.spark.source.following import poll_s
+from anabranch.spark.source.standby_role import StandbyRole
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["FollowedResults", "LeaderBatches"]
+
+
+class LeaderBatches:
+    """Which batches of one statement the leader is done with. For one thread."""
+
+    def __init__(self, pipeline: str, leader: CheckpointFolder, own: CheckpointFolder, role: StandbyRole) -> None:
+        self._pipeline = pipeline
+        self._leader = leader
+        self._own = own
+        self._role = role
+        self._poll_s = poll_s(leader.text)
+
+    def is_done(self, batch: int) -> bool:
+        """True if the leader has published the batch. Raises Conflict if this run has come to another watermark."""
+        self._refuse_other(batch)
+        return self._leader.read(f"commits/{batch}") is not None
+
+    def await_done(self, batch: int) -> bool:
+        """True once the leader has published the batch; False if this run is to publish it. Raises Conflict if it has
+        ended."""
+        while (role := self._role.now) == "follows":
+            if self._leader.read(f"commits/{batch}") is not None:
+                return True
+            self._role.wait("follows", self._poll_s)
+        if role == "ended":
+            raise Conflict(f"the standby of '{self._pipeline}' has ended")
+        return self.is_done(batch)
+
+    def _refuse_other(self, batch: int) -> None:
+        """The state after a batch depends on its watermark. With several sources Spark may come to another one after a
+        restart than before."""
+        name = f"offsets/{batch}"
+        leader, own = self._leader.read(name), self._own.read(name)
+        if leader is not None and own is not None and _essence(leader) != _essence(own):
+            raise Conflict(f"the standby of '{self._pipeline}' has another batch {batch} than the leader")
+
+
+class FollowedResults:
+    """Called with the results of each micro-batch; `publish` publishes those of a batch."""
+
+    def __init__(self, leader: LeaderBatches, role: StandbyRole, publish: BatchHandler) -> None:
+        self._leader = leader
+        self._role = role
+        self._publish = publish
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Compute the results, and publish them if that is left to this run."""
+        if self._role.now == "plans":
+            self._publish(frame, batch)
+            return
+        if self._leader.is_done(batch):
+            _compute(frame)
+            return
+        kept = frame.persist()
+        try:
+            _compute(kept)
+            if not self._leader.await_done(batch):
+                self._publish(kept, batch)
+        finally:
+            kept.unpersist()
+
+
+def _compute(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("append").save()
+
+
+def _essence(text: str) -> tuple[Any, ...]:
+    """What a batch's results depend on: its watermark, and where it ends in each source."""
+    _, settings, *lines = text.splitlines()
+    offsets = [parse_json(each) for each in lines if each.startswith("{")]
+    # Without the name: a stream may have been renamed, and its cuts have its id.
+    return parse_json(settings)["batchWatermarkMs"], *({**each, "stream": None} for each in offsets)

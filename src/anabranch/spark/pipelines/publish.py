@@ -1,0 +1,20 @@
+"""Publishes a micro-batch whose DataFrame Spark has handed to Python, through the sink of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["BatchHandler", "publish"]
+
+BatchHandler: TypeAlias = "Callable[[DataFrame, int], None]"
+"""What Spark calls with the results of a micro-batch and its number."""
+
+
+def publish(frame: DataFrame, batch: int, options: Mapping[str, str], *, replace: bool = False) -> None:
+    """Publish it once, under its number, whatever is repeated. With `replace` the stream then holds exactly these rows."""
+    mode = "overwrite" if replace else "append"
+    frame.write.format("anabranch").mode(mode).options(**options).option("batch", str(batch)).save()
