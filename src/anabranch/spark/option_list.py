@@ -123,6 +123,13 @@ OPTIONS: Final = (
         internal=True,
     ),
     SparkOption(
+        "awaitStandby",
+        "read",
+        "none",
+        "the folder of the query's checkpoint, in which its hot standby says how far it is: batches wait a little for it",
+        internal=True,
+    ),
+    SparkOption(
         "markers",
         "read",
         "none",

@@ -26,7 +26,17 @@ __all__ = ["ReadOptions", "WriteOptions"]
 
 _OF_BROKERS: Final = ("tokenFile", "ca", "access", "nativePath")
 _OF_NATIVE_PATHS: Final = ("blobs", "history", "encryptionKeys")
-_NOT_OF_BROKERS: Final = ("markers", "shed", "shedDraw", "late", "pipelineRun", "batch", "outputs", "follow")
+_NOT_OF_BROKERS: Final = (
+    "markers",
+    "shed",
+    "shedDraw",
+    "late",
+    "pipelineRun",
+    "batch",
+    "outputs",
+    "follow",
+    "awaitStandby",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,7 @@ class ReadOptions:
     lossy: bool
     markers: str | None
     follow: str | None
+    await_standby: str | None
     shed: ShedRule | None
     shed_draw: bool
 
@@ -71,6 +82,7 @@ class ReadOptions:
             lossy=parsed.choice("failOnDataLoss", ("true", "false")) == "false",
             markers=parsed.text("markers"),
             follow=parsed.text("follow"),
+            await_standby=parsed.text("awaitStandby"),
             shed=None if (rule := parsed.text("shed")) is None else ShedRule.parse(rule),
             shed_draw=parsed.choice("shedDraw", ("false", "true")) == "true",
         )

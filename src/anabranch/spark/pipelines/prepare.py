@@ -78,11 +78,12 @@ def prepare(
     also: bool = False,
     once: bool = False,
     flush: bool = False,
+    deployed: bool = False,
 ) -> dict[str, PreparedQuery]:
     """Prepare every step, in order. If it fails, the streams that it created are deleted. `events_max`: see `analyze`.
     `checkpoints` is the folder or URL for the checkpoints of a new generation, None for the default. `held`: see
     `create_streams`. `also`: other pipelines may feed the targets too. With `flush`, and with `once` for statements all
-    of whose sources are sealed, the run closes all windows at its end.
+    of whose sources are sealed, the run closes all windows at its end. A `deployed` query may have a hot standby.
 
     Raises InvalidSql, InvalidArgument for a starting place that does not fit, StreamHasPipeline, Conflict.
     """
@@ -102,7 +103,8 @@ def prepare(
             if _starts_over(row, step):
                 starts = resolve_starts(store, step, row.restart, going_on)
                 output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
-            query, late = _analyzed(spark, store, step, output.starts, events_max, ends)
+            standby = _folder(output_checkpoint(store, output.checkpoint)) if deployed else None
+            query, late = _analyzed(spark, store, step, output.starts, events_max, ends, await_standby=standby)
             if not also:
                 _refuse_fed(store, feeders, row, output, step, late)
             create_streams(store, step, query.columns, late, created, row.name, row.made, held)
@@ -153,7 +155,8 @@ def prepare_standby(
 ) -> PreparedQuery:
     """Prepare a statement of a running pipeline to follow that run; `output` is the one of the pipeline's row, with the
     checkpoint of the standby. Changes nothing. Raises InvalidSql, InvalidArgument."""
-    query, late = _analyzed(spark, store, step, output.starts, None, follow=follow)
+    own = _folder(output_checkpoint(store, output.checkpoint))
+    query, late = _analyzed(spark, store, step, output.starts, None, follow=follow, await_standby=own)
     assert output.target_id is not None, "the pipeline runs"
     if late is not None:
         if output.late_id is None:
@@ -180,13 +183,19 @@ def _analyzed(
     events_max: int | None,
     ends: Mapping[str, str] | None = None,
     follow: FollowedRun | None = None,
+    await_standby: str | None = None,
 ) -> tuple[AnalyzedQuery, LateEventsSpec | None]:
     with _views:
         try:
-            query = analyze(spark, store, step, starts, events_max, ends, follow)
+            query = analyze(spark, store, step, starts, events_max, ends, follow, await_standby)
         finally:
             drop_views(spark, step)
     return query, late_account(store, step, query.frame)
+
+
+def _folder(checkpoint: CheckpointFolder) -> str | None:
+    """Its path; None if it is in a bucket."""
+    return None if "://" in checkpoint.text else checkpoint.text
 
 
 def _refuse_fed(

@@ -75,12 +75,14 @@ def analyze(
     events_max: int | None = None,
     ends: Mapping[str, str] | None = None,
     follow: FollowedRun | None = None,
+    await_standby: str | None = None,
 ) -> AnalyzedQuery:
     """The statement over its streams, each with its watermark. Leaves views behind; call `drop_views`.
 
     `starts` holds a cut (or place) as text for each source. A batch takes at most `events_max` events from each source
     that the pipeline does not write itself. With `ends` the run closes all windows at the end of its sources: those cuts,
-    or where none is given the tail. With `follow` its sources follow the batches of that run.
+    or where none is given the tail. With `follow` its sources follow the batches of that run. With `await_standby`, the folder of the query's checkpoint,
+    they wait for a standby of their own.
 
     Raises InvalidSql, with the line in the file, for missing streams and for anything that Spark refuses.
     """
@@ -96,6 +98,7 @@ def analyze(
         options = {"end": (ends or {}).get(str(name)), "markers": markers.get(name), **shed_options(statement)}
         if follow is not None:
             options["follow"] = follow.to_option()
+        options["awaitStandby"] = await_standby
         given = {option: text for option, text in options.items() if text is not None}
         frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several, given=given)
         if info.schema.time is not None:

@@ -207,6 +207,7 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
             also=asked.also,
             once=asked.once,
             flush=asked.flush,
+            deployed=asked.deployed is not None,
         )
         PIPELINE_STARTED(pipeline=name, generation=row.generation, start="continues" if row.prepared else "begins")
         return Pipeline(

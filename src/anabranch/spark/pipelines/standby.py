@@ -39,6 +39,7 @@ from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow
 from anabranch.spark.pipelines.run import DEPLOYED
 from anabranch.spark.pipelines.running import Pipeline
 from anabranch.spark.pipelines.standby_lag import StandbyLag
+from anabranch.spark.source import standby_mark
 from anabranch.spark.source.following import FollowedRun
 from anabranch.spark.source.standby_role import StandbyRole
 from anabranch.store import Store
@@ -271,7 +272,9 @@ def copy_checkpoint(leader: CheckpointFolder, sibling: str, planned: int) -> Non
 
     A file of a state's version may need other files that were written before it. So those are listed afterwards."""
     known = {name for name in leader.files() if _is_before(name, planned)}
-    others = {name for name in leader.files() if not (_VERSION.search(name) or _NUMBER.search(name))}
+    others = {name for name in leader.files() if not (_VERSION.search(name) or _NUMBER.search(name))} - {
+        standby_mark.FILE
+    }
     leader.copy(sibling, sorted(known | others))
 
 

@@ -17,6 +17,7 @@ from anabranch.errors import Conflict, InvalidArgument
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.source.offsets import SourceOffset
+from anabranch.spark.source.standby_mark import write_mark
 from anabranch.spark.source.standby_role import read_role
 
 __all__ = ["FollowedBatches", "FollowedRun", "poll_s"]
@@ -102,6 +103,8 @@ class FollowedBatches:
             number += 1
         if number != self._next:
             self._next, self._repeats = number, 0
+            if "://" not in self._run.leader:
+                write_mark(self._run.leader, number - 1)
         return number
 
     def _counted(self, number: int, start: SourceOffset, end: SourceOffset) -> SourceOffset:

@@ -45,6 +45,7 @@ from anabranch.spark.source.ranges import read_ranges, with_shed_columns
 from anabranch.spark.source.reads import StreamReads, WaitedTail, reads_of
 from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, split_into_tasks
 from anabranch.spark.source.shedding import batch_load
+from anabranch.spark.source.standby_mark import AwaitedStandby
 from anabranch.spark.stores import open_store
 from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_columns, spark_schema
 from anabranch.spark.worker_access import WorkerAccess
@@ -234,6 +235,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         self._tail: WaitedTail | None = None
         self._markers = None if options.markers is None else Markers(MarkerOption.from_option(options.markers))
         self._follower: FollowedBatches | None = None
+        self._standby = None if options.await_standby is None else AwaitedStandby(options.await_standby)
 
     def initialOffset(self) -> _Offset:  # noqa: N802
         """Where the first batch begins."""
@@ -270,6 +272,8 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
                 self._idle = True
                 return start
             time.sleep(pause_s)
+        if self._standby is not None:
+            self._standby.wait()
         wait = self._idle and not self._available_now
         end, keep_rate = self._next(offset, limit, wait_s=self._options.poll_s if wait else 0.0)
         self._idle = end == offset.cut
