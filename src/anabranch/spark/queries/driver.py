@@ -42,7 +42,7 @@ from anabranch.spark.pipelines.standby import Standby
 from anabranch.spark.queries.answers import answer_of
 from anabranch.spark.queries.protocol import Ended, MessagePipe, parse_line
 from anabranch.spark.queries.upgrade import plan_upgrade
-from anabranch.spark.queries.warm_up import warm_up
+from anabranch.spark.queries.warm_up import rehearse, warm_up
 from anabranch.spark.session.session import session
 from anabranch.store import Store, connect
 
@@ -121,6 +121,7 @@ class _Driver:
         how: Ended = "failed"
         standby = None
         try:
+            rehearse(self._spark)
             version = followed_version(self._store.catalog, name, followed.change)
             standby = Standby(
                 self._store,

@@ -72,7 +72,7 @@ class DriverProcess:
         self._lines.send(**message)
 
     def end(self, timeout_s: float = 0.0) -> str:
-        """Have it end, or kill it after `timeout_s`, and remove its files. Returns how it ended, with the last line of its
+        """Have it end, or kill it after `timeout_s`, and begin to remove its files. Returns how it ended, with the last line of its
         log unless it was killed. A second call is harmless."""
         if self._how is not None:
             return self._how
@@ -87,7 +87,8 @@ class DriverProcess:
             code = self._process.wait(limits.TASK_END_S)
         self._lines.close()
         how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}: {self._last_line()}"
-        shutil.rmtree(self._folder, ignore_errors=True)
+        # Spark leaves many files; whatever takes over does not wait for that.
+        threading.Thread(target=shutil.rmtree, args=(self._folder, True), name=f"remove-{self.pid}").start()
         self._how = how
         return how
 

@@ -38,6 +38,7 @@ __all__ = ["QueryHost"]
 _ROUND_S: Final = 0.5
 _EXIT_S: Final = 10.0
 _END_S: Final = 1.0  # of a driver that has closed its output
+_SETTLED_S: Final = 3.0  # after which the first batches of a query are done
 
 
 @dataclass
@@ -197,13 +198,19 @@ class QueryHost:
     def _is_steady(self, held: _HeldQuery) -> bool:
         return time.monotonic() - held.started_s > limits.DEPLOYMENT_STEADY_S
 
-    def _start(self, name: str, held: _HeldQuery) -> None:
-        self._update(name, held, state="starting", retry_at=None)
-        driver = self._standbys.take(name, held.row.change)
-        how = "starts" if driver is None else "is taken over by its standby"
-        driver = self._driver() if driver is None else self._promoted(driver)
+    def _start(self, name: str, held: _HeldQuery, *, after: str | None = None) -> None:
+        """Start a query, in its hot standby if there is one. `after`: why its last run ended, unless that was noted."""
+        taken = self._standbys.is_ready(name, held.row.change)
+        changes: dict[str, Any] = {} if after is None else {"restarts": held.row.restarts + 1, "error": after}
+        if taken:
+            changes["hot_standby"] = None
+        self._update(name, held, state="starting", retry_at=None, **changes)
+        driver = self._promoted(self._standbys.take(name)) if taken else self._driver()
         held.driver, held.change, held.stopping, held.ending = driver, None, False, False
         driver.send(run=name, epoch=held.row.epoch)
+        if after is not None:
+            self._note(name, held, after, level="warning")
+        how = "is taken over by its standby" if taken else "starts"
         self._note(name, held, f"version {held.row.version} {how} in driver {driver.pid}")
 
     def _swap(self, name: str, held: _HeldQuery) -> None:
@@ -284,12 +291,20 @@ class QueryHost:
             if held.driver is driver:
                 held.driver, held.change, held.stopping = None, None, False
                 with suppress(AnabranchError):
-                    self._retry(name, held, f"driver {driver.pid} ended {how}")
-                    self._leave_to_standby(name, held)
+                    self._continue(name, held, f"driver {driver.pid} ended {how}")
+
+    def _continue(self, name: str, held: _HeldQuery, error: str) -> None:
+        """After the end of its driver."""
+        taken = self._standbys.is_ready(name, held.row.change)
+        if taken and held.row.wanted == "running" and not self._draining:
+            self._start(name, held, after=error)
+            return
+        self._retry(name, held, error)
+        self._leave_to_standby(name, held)
 
     def _retry(self, name: str, held: _HeldQuery, error: str) -> None:
         restarts = held.row.restarts + 1
-        pause_s = 0.0 if self._standbys.is_ready(name, held.row.change) else _pause_s(restarts)
+        pause_s = _pause_s(restarts)
         retry_at = Micros(self._store.runtime.clock.now() + round(pause_s * 1e6))
         self._update(name, held, state="waiting", restarts=restarts, retry_at=retry_at, error=error)
         self._note(name, held, f"{error}; it is started again in {pause_s:g} s", level="warning")
@@ -370,6 +385,9 @@ class QueryHost:
                 ready.send(answer=ident)
             self._asked |= waiting
 
+    def _has_settled(self, held: _HeldQuery) -> bool:
+        return held.change is not None and time.monotonic() - held.started_s >= _SETTLED_S
+
     def _new_driver(self, *, warm: bool) -> DriverProcess:
         return DriverProcess(self._addresses, self._conf, self._events, warm=warm)
 
@@ -381,7 +399,7 @@ class QueryHost:
             for driver in [each for each in self._drivers if each not in used]:
                 self._drivers.remove(driver)
                 driver.end()
-        starting = any(held.driver is not None and held.change is None for held in self._held.values())
+        starting = any(held.driver is not None and not self._has_settled(held) for held in self._held.values())
         starting = starting or any(not each.ready for each in (*self._drivers, *self._spares))
         for driver in [each for each in self._followers if each not in self._standbys.drivers]:
             self._followers.remove(driver)

@@ -83,13 +83,9 @@ class HotStandbys:
         """True if a query that is free is left to the host that has its standby."""
         return hosting.leaves_to_standby(row, self._token, now, wait_us=_LEFT_US)
 
-    def take(self, name: str, change: int) -> DriverProcess | None:
-        """The driver that can take over a query as of this change, if this host has one. It no longer is its standby."""
-        if not self.is_ready(name, change):
-            return None
-        held = self._held.pop(name)
-        self._release(name)
-        return held.driver
+    def take(self, name: str) -> DriverProcess:
+        """The driver that takes over a query, whose row no longer names a standby. There has to be one."""
+        return self._held.pop(name).driver
 
     def is_ready(self, name: str, change: int) -> bool:
         """True if this host has a driver that can take over a query as of this change."""
