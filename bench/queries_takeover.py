@@ -3,6 +3,7 @@ warm one, and with a hot standby, under a steady load."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -31,18 +32,21 @@ SELECT window.end AS closed, device, count(*) AS events
 FROM STREAM bench.events GROUP BY window(at, '1 second'), device
 """
 _PATIENCE_S = 300.0
-_STATES = {"cold": ("--spares", "0"), "warm": ("--spares", "1"), "hot": ("--spares", "1")}
+_KILLS = {"cold": 3, "warm": 5, "hot": 5}
+_TRIGGER = "500ms"
 
 
 def run(setting: BenchmarkSetting) -> Sequence[Result]:
     """Each kind on a store and a host of its own, one after the other; a kill once whatever takes over is ready and idle."""
-    kills = setting.scaled(5, 1)
-    took = {kind: _take_overs(setting.folder / kind, kind, kills, setting.say) for kind in _STATES}
+    took = {
+        kind: _take_overs(setting.folder / kind, kind, setting.scaled(kills, 1), setting.say)
+        for kind, kills in _KILLS.items()
+    }
     cold, warm, hot = (median(took[kind]) for kind in ("cold", "warm", "hot"))
     notes = tuple(
-        f"{kind}: " + ", ".join(f"{each:.1f}" for each in sorted(found)) + " s" for kind, found in took.items()
+        f"{kind}: " + ", ".join(f"{each:.2f}" for each in sorted(found)) + " s" for kind, found in took.items()
     )
-    about = "100 events each 200 ms, 20 keys, --trigger 200ms; host and standby on one machine"
+    about = f"100 events each 200 ms, 20 keys, --trigger {_TRIGGER}; host and standby on one machine"
     name = "kill -9 of a query's driver to the next results"
     return [
         Result(
@@ -77,10 +81,11 @@ def _take_overs(folder: Path, kind: str, kills: int, say: Callable[[str], None])
     with ab.connect(folder / "store", create=True) as store:
         store.scopes.create("bench")
         store.streams.create("bench/events", schema=_SCHEMA, key="device", time="at", scaling=2)
-        store.queries.deploy("counts", _SQL, trigger="200ms", standby="hot" if kind == "hot" else "warm")
+        store.queries.deploy("counts", _SQL, trigger=_TRIGGER, standby="hot" if kind == "hot" else "warm")
         with open(folder / "host.log", "wb") as log:
             command = [sys.executable, "-m", "anabranch.cli.main", "queries", "serve", "--store", store.url]
-            host = subprocess.Popen([*command, *_STATES[kind]], stdout=log, stderr=log, start_new_session=True)
+            spares = "0" if kind == "cold" else "1"
+            host = subprocess.Popen([*command, "--spares", spares], stdout=log, stderr=log, start_new_session=True)
         ending = threading.Event()
         load = threading.Thread(target=_load, args=(store, ending))
         load.start()
@@ -98,67 +103,69 @@ def _take_overs(folder: Path, kind: str, kills: int, say: Callable[[str], None])
 
 
 def _killed(store: ab.Store, driver: int) -> float:
-    """Kill the driver; the seconds until the next one has published."""
-    begun = time.perf_counter()
+    """Kill the driver; the seconds until the next one published."""
+    killed_at = time.time_ns() // 1000
     os.kill(driver, signal.SIGKILL)
-    # From here on only the next driver publishes. Java may outlive the killed one by a moment.
-    _await(lambda: _driver(store) not in (None, driver))
-    before = _published(store)
-    _await(lambda: _published(store) > before)
-    return time.perf_counter() - begun
+    # Java may outlive the killed driver by a moment. Only once the next one has the pipeline, what is published is its own.
+    _await(lambda: _holder(store)[0] not in (None, driver))
+    taken_at = _holder(store)[1]
+    _await(lambda: _published_at(store, taken_at) is not None)
+    published_at = _published_at(store, taken_at)
+    assert published_at is not None
+    return (published_at - killed_at) / 1e6
 
 
 def _ready(store: ab.Store, host: int, kind: str) -> int:
     """Wait until results are published and whatever takes over has nothing left to do. Returns the driver."""
-    _await(lambda: store.streams.exists("bench/counts") and _driver(store) is not None)
-    before = _published(store)
-    _await(lambda: _published(store) > before)
-    if kind == "hot":
-        _await(lambda: store.queries.get("counts").standby_state == "ready")
-    driver = _driver(store)
+    _await(lambda: store.streams.exists("bench/counts") and _holder(store)[0] is not None)
+    seen_at = time.time_ns() // 1000
+    _await(lambda: _published_at(store, seen_at) is not None)
+    driver, _ = _holder(store)
     assert driver is not None
     if kind != "cold":
-        _await(lambda: _is_idle(host, driver))
+        _await(lambda: _has_idle_spare(host, driver, {"warm": 1, "hot": 2}[kind]))
+    if kind == "hot":
+        _await(lambda: store.queries.get("counts").standby_state == "ready")
     # Else the next start would be put off, as after any failures in a row.
     epoch = store.queries.get("counts").epoch
     hosting.update(store.catalog, "counts", epoch, lambda row: replace(row, restarts=0))
     return driver
 
 
-def _is_idle(host: int, driver: int) -> bool:
-    """True if the host has another driver than this one, none of which starts."""
+def _has_idle_spare(host: int, driver: int, count: int) -> bool:
+    """True if the host has so many drivers beside this one, one of which has nothing to do, not even to start."""
     others = [each for each in psutil.Process(host).children() if each.pid != driver and _is_driver(each)]
-    busy = 0.0
-    for each in others:
-        tree = [each, *each.children(recursive=True)]
-        for process in tree:
-            process.cpu_percent()
-        time.sleep(1.5)
-        busy += sum(process.cpu_percent() for process in tree if process.is_running())
-        if time.time() - each.create_time() < 10:
-            return False
-    return bool(others) and busy < 60
+    if len(others) < count or any(time.time() - each.create_time() < 10 for each in others):
+        return False
+    trees = [[each, *each.children(recursive=True)] for each in others]
+    for process in itertools.chain(*trees):
+        process.cpu_percent()
+    time.sleep(2)
+    return min(sum(each.cpu_percent() for each in tree if each.is_running()) for tree in trees) < 10
 
 
 def _is_driver(process: psutil.Process) -> bool:
     return "anabranch.spark.queries.driver" in process.cmdline()
 
 
-def _driver(store: ab.Store) -> int | None:
+def _holder(store: ab.Store) -> tuple[int | None, int]:
+    """The driver that runs the query, and since when (µs)."""
     with store.catalog.reading() as txn:
         row = txn.state(PIPELINE, "counts")
-    return None if row is None or row.holder is None else row.holder.pid
+    return (None, 0) if row is None else (None if row.holder is None else row.holder.pid, row.started_at)
 
 
-def _published(store: ab.Store) -> int:
-    return store.cuts.distance("bench/counts").events
+def _published_at(store: ab.Store, since: int) -> int | None:
+    """When the first result since then was published (µs), if one was."""
+    with store.reader("bench/counts", start=store.cuts.at("bench/counts", since)) as reader:
+        return next((each.appended_us for each in reader), None)
 
 
 def _await(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while not done():
         assert time.monotonic() < deadline, "the query did not go on"
-        time.sleep(0.01)
+        time.sleep(0.2)  # the drivers need the processor
 
 
 def _load(store: ab.Store, ending: threading.Event) -> None:
@@ -171,4 +178,4 @@ def _load(store: ab.Store, ending: threading.Event) -> None:
             at += 2_000_000
 
 
-FIGURE = Benchmark("queries_takeover", "Take-over of queries", run)
+FIGURE = Benchmark("queries_takeover", "Take-over of queries", run, heavy=True)

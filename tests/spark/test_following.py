@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import anabranch as ab
-from anabranch.catalog.state.pipeline import PIPELINE, PipelineHolder, PipelineOutput, Restart, StoredPipeline
 from anabranch.errors import Conflict, InvalidArgument
 from anabranch.model.names import StreamName
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
+from anabranch.spark.pipelines.followed_results import LeaderBatches
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.standby import copy_checkpoint, refuse_unfollowable
+from anabranch.spark.pipelines.standby_lag import StandbyLag
 from anabranch.spark.source.following import FollowedBatches, FollowedRun
 from anabranch.spark.source.offsets import SourceOffset
+from anabranch.spark.source.standby_mark import AwaitedStandby, write_mark
+from anabranch.spark.source.standby_role import StandbyRole
 from tests.spark.pipelines import SOURCE, new_store, put
 
 
@@ -48,71 +53,141 @@ def offsets(store: ab.Store, count: int) -> list[SourceOffset]:
     return found
 
 
-def hold(store: ab.Store, token: str, checkpoint: str) -> None:
-    output = PipelineOutput("out/counts", None, (SOURCE,), 1, "f", checkpoint)
-    row = StoredPipeline("counts", "", (output,), 1, True, Restart(), "running", 0, 0, 0)
-    with store.catalog.writing("pipeline counts") as txn:
-        txn.put_state(PIPELINE, "counts", replace(row, holder=PipelineHolder(1, "host", token)))
+@pytest.fixture
+def role(tmp_path: Path) -> StandbyRole:
+    return StandbyRole(tmp_path / "role")
 
 
-def follower(store: ab.Store, folder: Path) -> FollowedBatches:
-    (folder / "alive").touch()
-    places = {"leader": str(folder / "0001"), "own": str(folder / "00012"), "stored": "own"}
-    run = FollowedRun(
-        **places, pipeline="counts", token="mine", target="out/counts", alive=str(folder / "alive"), pause_us=None
-    )
-    return FollowedBatches(FollowedRun.from_option(run.to_option()), store)
+def follower(folder: Path, role: StandbyRole) -> FollowedBatches:
+    run = FollowedRun(str(folder / "0001"), str(folder / "00012"), "counts", str(role.file), None)
+    return FollowedBatches(FollowedRun.from_option(run.to_option()), Runtime())
 
 
-def test_a_standby_ends_its_batches_where_the_leader_does_and_plans_its_own_once_the_row_names_its_checkpoint(
-    store: ab.Store, tmp_path: Path
+def leader(folder: Path, role: StandbyRole) -> LeaderBatches:
+    of_leader, own = (checkpoint_folder(str(folder / name), Runtime()) for name in ("0001", "00012"))
+    return LeaderBatches("counts", of_leader, own, role)
+
+
+def test_a_standby_ends_its_batches_where_the_leader_does_until_it_plans_its_own(
+    store: ab.Store, tmp_path: Path, role: StandbyRole
 ) -> None:
     start, first, second = offsets(store, 2)
-    hold(store, "leader", "other")
     planned(tmp_path / "0001", 0, first)
-    follows = follower(store, tmp_path)
+    follows = follower(tmp_path, role)
     assert follows.end_of_batch(start) == first
     planned(tmp_path / "00012", 0, first)
     planned(tmp_path / "0001", 1, first, watermark_ms=7)  # a batch that only closes windows
     assert follows.end_of_batch(first) == first
     planned(tmp_path / "00012", 1, first, watermark_ms=7)
     planned(tmp_path / "0001", 2, second, watermark_ms=7)
-    hold(store, "mine", "other")  # it leads, and still has to do what the leader planned
+    role.become("leads")  # it still has to do what the leader planned
     assert follows.end_of_batch(first) == second
-    hold(store, "mine", "own")
+    role.become("plans")
     assert follows.end_of_batch(second) is None
 
 
-def test_a_standby_publishes_only_what_the_leader_has_not_once_it_leads(store: ab.Store, tmp_path: Path) -> None:
+def test_a_standby_publishes_only_what_the_leader_has_not_once_it_leads(
+    store: ab.Store, tmp_path: Path, role: StandbyRole
+) -> None:
     _, first = offsets(store, 1)
-    hold(store, "leader", "other")
     for folder in ("0001", "00012"):
         planned(tmp_path / folder, 0, first)
     done(tmp_path / "0001", 0)
-    assert follower(store, tmp_path).is_published(0)
+    assert leader(tmp_path, role).is_done(0)
+    assert leader(tmp_path, role).await_done(0)
     for folder in ("0001", "00012"):
         planned(tmp_path / folder, 1, first, watermark_ms=7)
-    hold(store, "mine", "other")
-    assert not follower(store, tmp_path).is_published(1)
+    assert not leader(tmp_path, role).is_done(1)
+    role.become("leads")
+    assert leader(tmp_path, role).await_done(0)
+    assert not leader(tmp_path, role).await_done(1)
+
+
+def test_a_standby_that_waits_for_its_leader_is_woken_when_it_leads(
+    store: ab.Store, tmp_path: Path, role: StandbyRole
+) -> None:
+    _, first = offsets(store, 1)
+    for folder in ("0001", "00012"):
+        planned(tmp_path / folder, 0, first)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(leader(tmp_path, role).await_done, 0)
+        role.become("leads")
+        assert waiting.result(10) is False
 
 
 def test_a_standby_that_differs_from_its_leader_is_behind_it_or_is_stopped_fails(
-    store: ab.Store, tmp_path: Path
+    store: ab.Store, tmp_path: Path, role: StandbyRole
 ) -> None:
     start, first = offsets(store, 1)
-    hold(store, "leader", "other")
     planned(tmp_path / "0001", 0, first)
     planned(tmp_path / "00012", 0, first, watermark_ms=7)
     with pytest.raises(Conflict, match="has another batch 0 than the leader"):
-        follower(store, tmp_path).is_published(0)
+        leader(tmp_path, role).is_done(0)
     planned(tmp_path / "0001", 150, first)
     with pytest.raises(Conflict, match="behind what the leader keeps: batch 1"):
-        follower(store, tmp_path).end_of_batch(first)
+        follower(tmp_path, role).end_of_batch(first)
     (tmp_path / "0001" / "offsets" / "150").unlink()
-    follows = follower(store, tmp_path)
-    (tmp_path / "alive").unlink()
+    follows = follower(tmp_path, role)
+    role.become("ended")
     with pytest.raises(Conflict, match="has ended"):
         follows.end_of_batch(start)
+    with pytest.raises(Conflict, match="has ended"):
+        leader(tmp_path, role).await_done(0)
+
+
+def test_the_sources_of_a_standby_end_when_its_driver_has_removed_its_files(
+    store: ab.Store, tmp_path: Path, role: StandbyRole
+) -> None:
+    start, _ = offsets(store, 1)
+    role.file.unlink()
+    with pytest.raises(Conflict, match="has ended"):
+        follower(tmp_path, role).end_of_batch(start)
+
+
+def test_a_run_waits_for_a_standby_that_is_behind_for_at_most_as_long_as_its_last_batch_took(
+    store: ab.Store, tmp_path: Path, role: StandbyRole
+) -> None:
+    _, first = offsets(store, 1)
+    for batch in range(6):
+        planned(tmp_path / "0001", batch, first)
+    run = AwaitedStandby(str(tmp_path / "0001"))
+    assert waited_s(run, after_s=0.3) < 0.1  # it has none
+    write_mark(str(tmp_path / "0001"), 2)
+    assert waited_s(run, after_s=0.3) == pytest.approx(0.3, abs=0.1)
+    write_mark(str(tmp_path / "0001"), 3)
+    assert waited_s(run, after_s=0.3) < 0.1
+
+
+def waited_s(run: AwaitedStandby, *, after_s: float) -> float:
+    time.sleep(after_s)  # the batch takes that long
+    begun = time.monotonic()
+    run.wait()
+    return time.monotonic() - begun
+
+
+def test_a_standby_tells_its_leader_how_far_it_is(store: ab.Store, tmp_path: Path, role: StandbyRole) -> None:
+    start, first, second = offsets(store, 2)
+    planned(tmp_path / "0001", 0, first)
+    planned(tmp_path / "0001", 1, second)
+    follows = follower(tmp_path, role)
+    follows.end_of_batch(start)
+    assert (tmp_path / "0001" / "standby").read_text() == "-1"
+    planned(tmp_path / "00012", 0, first)
+    follows.end_of_batch(first)
+    assert (tmp_path / "0001" / "standby").read_text() == "0"
+
+
+def test_a_standby_is_near_once_it_has_run_a_batch_and_is_at_most_two_batches_or_five_seconds_behind() -> None:
+    lag = StandbyLag(10)
+    assert not lag.is_near(planned=10, done=9, now_s=0)  # the first batch takes longest
+    assert not lag.is_near(planned=30, done=9, now_s=20)
+    assert not lag.is_near(planned=31, done=12, now_s=26)  # 30 was planned 6 s ago
+    assert lag.is_near(planned=31, done=30, now_s=27)
+    assert lag.is_near(planned=50, done=47, now_s=28)
+    assert lag.is_near(planned=60, done=49, now_s=42)  # a longer wait is forgiven to one that was near
+    assert not lag.is_near(planned=61, done=49, now_s=44)
+    assert not lag.is_near(planned=62, done=52, now_s=49)
+    assert lag.is_near(planned=62, done=60, now_s=60)
 
 
 def test_a_copy_is_the_checkpoint_before_its_last_planned_batch(tmp_path: Path) -> None:
@@ -120,12 +195,12 @@ def test_a_copy_is_the_checkpoint_before_its_last_planned_batch(tmp_path: Path) 
     state = ["state/0/0/4.changelog", "state/0/0/5_a-b.changelog", "state/0/0/6.changelog", "state/0/0/2_c.zip"]
     others = ["metadata", "state/0/_metadata/v2/0", "state/0/0/SSTs/7-x.sst"]
     logs = [f"offsets/{n}" for n in (4, 5, 6)] + [f"commits/{n}" for n in (3, 4, 5)]
-    for name in [*state, *others, *logs, "offsets/.5.crc"]:
+    for name in [*state, *others, *logs, "offsets/.5.crc", "standby"]:
         (leader / name).parent.mkdir(parents=True, exist_ok=True)
         (leader / name).write_text(name)
     copy_checkpoint(checkpoint_folder(str(leader), Runtime()), "00012", 5)
     copied = {str(each.relative_to(tmp_path / "00012")) for each in (tmp_path / "00012").rglob("*") if each.is_file()}
-    left = {"state/0/0/6.changelog", "offsets/6", "commits/5", "offsets/.5.crc"}
+    left = {"state/0/0/6.changelog", "offsets/6", "commits/5", "offsets/.5.crc", "standby"}
     assert copied == {*state, *others, *logs} - left
 
 
@@ -142,13 +217,11 @@ def test_a_query_that_computes_not_always_the_same_has_no_hot_standby(query: str
         refuse_unfollowable(plan(f"CREATE STREAM out.x AS {query}"))
 
 
-def test_a_stream_that_was_renamed_is_followed_by_its_id(store: ab.Store, tmp_path: Path) -> None:
+def test_a_stream_that_was_renamed_is_followed_by_its_id(store: ab.Store, tmp_path: Path, role: StandbyRole) -> None:
     start, first = offsets(store, 1)
-    hold(store, "leader", "other")
     renamed = replace(first, stream=StreamName("iot", "renamed"))
     planned(tmp_path / "0001", 0, renamed)
-    follows = follower(store, tmp_path)
-    assert follows.end_of_batch(start) == renamed
+    assert follower(tmp_path, role).end_of_batch(start) == renamed
     planned(tmp_path / "00012", 0, first)
     done(tmp_path / "0001", 0)
-    assert follows.is_published(0)
+    assert leader(tmp_path, role).is_done(0)
