@@ -273,7 +273,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
                 return start
             time.sleep(pause_s)
         if self._standby is not None:
-            self._standby.wait()
+            self._standby.let_catch_up()
         wait = self._idle and not self._available_now
         end, keep_rate = self._next(offset, limit, wait_s=self._options.poll_s if wait else 0.0)
         self._idle = end == offset.cut

@@ -37,7 +37,7 @@ class AwaitedStandby:
         self._mark: str | None = None
         self._changed_s = -float("inf")
 
-    def wait(self) -> None:
+    def let_catch_up(self) -> None:
         """Wait while the standby is more than two batches behind, for as long as the batch before took and at most 2 s:
         so a run loses at most half of its speed. Does not wait for one that has not moved for 10 s."""
         now_s = time.monotonic()
