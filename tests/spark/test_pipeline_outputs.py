@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import anabranch as ab
@@ -134,3 +135,64 @@ def test_a_killed_pipeline_leaves_no_row_out_and_none_twice(spark: SparkSession,
     with run(store, SQL, name="p", spark=spark, once=True) as pipeline:
         assert pipeline.await_termination(240)
     assert _found(store) == _expected(store)
+
+
+HALVES = """
+CREATE STREAM out.done
+  FEEDBACK WITHIN 3 HOPS INTO iot.work WHEN n > 1
+AS SELECT n DIV 2 AS n, hops FROM STREAM iot.work
+"""
+
+
+def _halved(numbers: list[int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """What comes out, and what goes round, each with its hops."""
+    done, round_ = [], []
+    left = [(number, 0) for number in numbers]
+    while left:
+        number, hops = left.pop()
+        if number // 2 > 1 and hops < 3:
+            left.append((number // 2, hops + 1))
+            round_.append(left[-1])
+        else:
+            done.append((number // 2, hops))
+    return sorted(done), sorted(round_)
+
+
+def test_results_go_round_as_often_as_they_may(spark: SparkSession, store: ab.Store) -> None:
+    store.streams.create("iot/work", schema=pa.schema([("n", pa.int64()), ("hops", pa.int64())]))
+
+    def work() -> list[tuple[int, int]]:
+        return sorted((row["n"], row["hops"]) for row in rows(store, "iot/work") if row["hops"] is not None)
+
+    def done() -> list[tuple[int, int]]:
+        return sorted((row["n"], row["hops"] or 0) for row in rows(store, "out/done"))
+
+    numbers = [*range(1, 12), 100]
+    with store.writer("iot/work") as writer:
+        writer.write_batch(pa.table({"n": numbers}))
+    with run(store, HALVES, name="halves", spark=spark) as pipeline:
+        until(lambda: pipeline.active and store.streams.exists("out/done") and len(done()) == len(numbers), 240)
+    assert (done(), work()) == _halved(numbers)
+    assert max(hops for _, hops in done()) == 3
+    with pytest.raises(InvalidSql, match=r"round for ever: iot/work \(by 'back'\) → out/copy \(by 'copy'\)"):
+        _run_in_a_circle(spark, store)
+    other = (
+        "CREATE STREAM out.other FEEDBACK WITHIN 2 HOPS INTO iot.work WHEN n = 1000 AS SELECT n FROM STREAM iot.work"
+    )
+    with pytest.raises(InvalidSql, match=r"has the column hops, an integer: select hops, or with GROUP BY max\(hops\)"):
+        run(store, other, name="forgets", spark=spark, once=True)
+    with pytest.raises(InvalidSql, match="no source of the statement has: hops BIGINT"):
+        run(
+            store,
+            other.replace("n FROM STREAM iot.work", "1 AS hops FROM STREAM iot.sensors"),
+            name="counts",
+            spark=spark,
+        )
+
+
+def _run_in_a_circle(spark: SparkSession, store: ab.Store) -> None:
+    """Two pipelines of which neither says that it feeds back."""
+    assert run(
+        store, "CREATE STREAM out.copy AS SELECT * FROM STREAM iot.work", name="copy", spark=spark, once=True
+    ).await_termination(240)
+    run(store, "CREATE STREAM iot.work AS SELECT * FROM STREAM out.copy", name="back", spark=spark, also=True)

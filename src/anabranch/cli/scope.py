@@ -226,7 +226,7 @@ def _pipelines(names: CatalogStore, scope: str) -> list[str]:
         streams = [
             each
             for output in row.outputs
-            for each in (output.target, output.late, *output.sides, *output.sources)
+            for each in (output.target, output.late, *output.sides, *output.feedback, *output.sources)
             if each
         ]
         if any(each.partition("/")[0] == scope for each in streams):

@@ -29,7 +29,10 @@ class PipelineOutput:
 
     `target_id`, `late_id` and `side_ids`, those of its side outputs `sides`, are the ids of the streams that it feeds, as
     `stream_id_text` writes them. Ids, because the streams may be renamed and other streams may take their names. None, and no
-    `side_ids`, before the first preparation."""
+    `side_ids`, before the first preparation.
+
+    `feedback` are the streams that it feeds back to. They are not its results: others feed them too, so they are not in
+    `ids`."""
 
     target: str
     late: str | None
@@ -42,6 +45,8 @@ class PipelineOutput:
     late_id: str | None = None
     sides: tuple[str, ...] = ()
     side_ids: tuple[str, ...] = ()
+    feedback: tuple[str, ...] = ()
+    feedback_ids: tuple[str, ...] = ()
 
     @property
     def ids(self) -> frozenset[str]:

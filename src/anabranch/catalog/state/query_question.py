@@ -17,8 +17,8 @@ FORMAT: Final = 1
 @dataclass(frozen=True, slots=True)
 class ValidatedStatement:
     """A statement that can run: `target` is the stream that it feeds, with the Arrow types of its columns by their names;
-    `sources` are the streams that it follows and `tables` those that it reads as they are; `sides` and `late` are its
-    other outputs."""
+    `sources` are the streams that it follows and `tables` those that it reads as they are; `sides`, `late` and `feedback`,
+    which lead back, are its other outputs."""
 
     target: str
     line: int
@@ -27,6 +27,7 @@ class ValidatedStatement:
     tables: tuple[str, ...]
     sides: tuple[str, ...]
     late: str | None
+    feedback: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -378,6 +378,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                             "description": "Streams that it reads as they are.",
                         },
                         "sides": {"type": "array", "items": _TEXT},
+                        "feedback": {"type": "array", "items": _TEXT, "description": "Streams that it feeds back to."},
                         "late": {"type": ["string", "null"], "description": "The stream of its late events."},
                     },
                 },

@@ -55,7 +55,15 @@ class Step:
         late = str(statement.late_target) if statement.options.late else None
         sources = tuple(str(name) for name in statement.sources.values())
         sides = tuple(str(side.target) for side in statement.sides)
-        return PipelineOutput(self.target, late, sources, statement.line, _fingerprint(statement), sides=sides)
+        return PipelineOutput(
+            self.target,
+            late,
+            sources,
+            statement.line,
+            _fingerprint(statement),
+            sides=sides,
+            feedback=tuple(str(each.target) for each in statement.feedback),
+        )
 
 
 def plan(text: str, parameters: Mapping[str, str] | None = None) -> tuple[Step, ...]:
@@ -114,7 +122,8 @@ def _fingerprint(statement: Statement) -> str:
     words = query_words(statement)
     values = [[name, str(value)] for name, value in sorted(statement.arguments.items())]
     sides = [[str(each.target), each.copies, _words(each.condition)] for each in statement.sides]
-    into = [sides, str(statement.late_target)] if sides or statement.late_into else []
+    into: list[object] = [sides, str(statement.late_target)] if sides or statement.late_into else []
+    into += [[str(each.target), each.copies, _words(each.condition), each.hops_max] for each in statement.feedback]
     parts = [str(statement.target), options, words, *([values] if values else []), *([into] if into else [])]
     canonical = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -56,10 +56,11 @@ class PreparedQuery:
     checkpoint: CheckpointFolder
     starts: Mapping[str, str]
     sides: tuple[StreamId, ...] = ()
+    feedback: tuple[StreamId, ...] = ()
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
-        """The streams that it writes."""
+        """The streams that it writes, other than by feedback."""
         if self.late is None:
             return (self.target, *self.sides)
         assert not isinstance(self.late.target, StreamName), "what is prepared is known by its id"
@@ -117,10 +118,16 @@ def prepare(
             else:
                 output = replace(output, late=None, late_id=None)
             sides = tuple(store.streams.get(side.target).id for side in step.statement.sides)
-            output = replace(output, target_id=stream_id_text(target), side_ids=tuple(map(stream_id_text, sides)))
+            feedback = tuple(store.streams.get(each.target).id for each in step.statement.feedback)
+            output = replace(
+                output,
+                target_id=stream_id_text(target),
+                side_ids=tuple(map(stream_id_text, sides)),
+                feedback_ids=tuple(map(stream_id_text, feedback)),
+            )
             outputs.append(output)
             checkpoint = _reached(spark, store, output)
-            made[step.target] = PreparedQuery(query.frame, target, late, checkpoint, output.starts, sides)
+            made[step.target] = PreparedQuery(query.frame, target, late, checkpoint, output.starts, sides, feedback)
         if not row.prepared and row.restart.replace:
             check_replace(store, row.name, _fed(_begun(row, made)))
         note_made(store.catalog, row.name, row.holder, [stream_id_text(each) for each in created])
@@ -163,8 +170,8 @@ def prepare_standby(
             raise InvalidArgument(f"the run of the statement for {output.target} keeps no late events")
         late = replace(late, target=stream_id(output.late_id))
     checkpoint = _reached(spark, store, output)
-    sides = tuple(map(stream_id, output.side_ids))
-    return PreparedQuery(query.frame, stream_id(output.target_id), late, checkpoint, output.starts, sides)
+    sides, feedback = (tuple(map(stream_id, ids)) for ids in (output.side_ids, output.feedback_ids))
+    return PreparedQuery(query.frame, stream_id(output.target_id), late, checkpoint, output.starts, sides, feedback)
 
 
 def _ends(store: Store, step: Step, ended: Collection[StreamName], *, flush: bool) -> Mapping[str, str] | None:

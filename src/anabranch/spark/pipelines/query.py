@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
+from pyspark.sql import functions
+from pyspark.sql.types import IntegerType, LongType, StructType, TimestampNTZType, TimestampType
 
 from anabranch.catalog.state.codec import stream_id_text
 from anabranch.errors import InvalidArgument, InvalidSql, NotFound, StreamExists
@@ -28,7 +29,7 @@ from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.publish import BatchHandler, publish
 from anabranch.spark.pipelines.shed_frame import refuse_unestimated, shed_frame, shed_options
-from anabranch.spark.pipelines.side_outputs import outputs_sql
+from anabranch.spark.pipelines.side_outputs import HOPS, OUTPUTS_COLUMN, feedback_mask, outputs_sql
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.versions import VALID_FROM, VALID_UNTIL, with_versions
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
@@ -123,8 +124,10 @@ def analyze(
     # `SELECT *` includes the columns that the store adds, which are meaningless in another stream.
     frame = frame.drop(*RESERVED, VALID_FROM, VALID_UNTIL)
     _check_names(statement, frame)
-    if not statement.sides:
+    if not statement.outputs:
         return AnalyzedQuery(frame, frame.schema)
+    if statement.feedback:
+        _check_hops(store, statement, frame.schema)
     return AnalyzedQuery(_with_outputs(spark, statement, frame), frame.schema)
 
 
@@ -134,13 +137,35 @@ def _with_outputs(spark: SparkSession, statement: Statement, frame: DataFrame) -
         raise InvalidSql(f"a statement with side outputs has no column '{taken[0]}'", line=statement.query_line)
     view = f"anabranch_result_of_line_{statement.line}"
     frame.createOrReplaceTempView(view)
-    sql = outputs_sql(statement.sides, view)
+    sql = outputs_sql(statement.outputs, view)
     try:
-        return spark.sql(sql, dict(statement.arguments)) if statement.arguments else spark.sql(sql)
+        divided = spark.sql(sql, dict(statement.arguments)) if statement.arguments else spark.sql(sql)
     except PySparkException as exc:
-        raise InvalidSql(explain(exc), line=_line_of(exc) or statement.sides[0].line) from exc
+        raise InvalidSql(explain(exc), line=_line_of(exc) or statement.outputs[0].line) from exc
     finally:
         spark.catalog.dropTempView(view)
+    if not statement.feedback:
+        return divided
+    hops = functions.col(HOPS)
+    leads_back = functions.col(OUTPUTS_COLUMN).bitwiseAND(functions.lit(feedback_mask(statement.outputs))) != 0
+    more = functions.coalesce(hops, functions.lit(0)) + functions.lit(1)
+    return divided.withColumn(HOPS, functions.when(leads_back, more).otherwise(hops).cast(frame.schema[HOPS].dataType))
+
+
+def _check_hops(store: Store, statement: Statement, columns: StructType) -> None:
+    """Check that the hops of events that are fed back are counted on. Raises InvalidSql."""
+    line = statement.feedback[0].line
+    if not any(HOPS in store.streams.get(name).schema.columns.names for name in statement.sources.values()):
+        raise InvalidSql(
+            f"FEEDBACK counts hops in a column of its events, which no source of the statement has: {HOPS} BIGINT",
+            line=line,
+        )
+    if HOPS not in columns.names or not isinstance(columns[HOPS].dataType, IntegerType | LongType):
+        raise InvalidSql(
+            f"the result of a statement with FEEDBACK has the column {HOPS}, an integer: select {HOPS}, or with GROUP BY "
+            f"max({HOPS}) AS {HOPS}",
+            line=statement.query_line,
+        )
 
 
 def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed: WindowedQuery) -> AnalyzedQuery:
@@ -273,6 +298,7 @@ def check_streams(
         wanted = _result_schema(store, step.statement, columns)
         for target in step.statement.results:
             _present(store, target, wanted)
+        _check_feedback(store, step.statement, wanted)
         if late is not None:
             _present(store, step.statement.late_target, _late_schema(store, step.statement, late))
 
@@ -298,6 +324,7 @@ def create_streams(
     statement = step.statement
     with _as_invalid_sql(store, step, row, made):
         wanted = _result_schema(store, statement, columns)
+        _check_feedback(store, statement, wanted)
         for each in statement.results:
             _create(store, each, wanted, statement.options.segments, created)
         if late is not None:
@@ -324,6 +351,21 @@ def _as_invalid_sql(store: Store, step: Step, row: str, made: Made) -> Iterator[
         ) from exc
     except InvalidArgument as exc:
         raise InvalidSql(f"'{statement.target}': {exc}", line=statement.line) from exc
+
+
+def _check_feedback(store: Store, statement: Statement, schema: StreamSchema) -> None:
+    """Check that the streams that lead back are there, and have the columns of the result. Raises InvalidSql."""
+    for each in statement.feedback:
+        try:
+            has = store.streams.get(each.target).schema.columns
+        except NotFound as exc:
+            raise InvalidSql(f"FEEDBACK leads to a stream that exists: {exc}", line=each.line) from exc
+        for column in schema.columns:
+            if column.name not in has.names or has.field(column.name).type != column.type:
+                raise InvalidSql(
+                    f"'{each.target}' has no column {column.name} of type {column.type}, as the result has",
+                    line=each.line,
+                )
 
 
 def _hold(store: Store, name: StreamName, schema: StreamSchema, held: list[Held], created: list[StreamId]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from anabranch.deployments.replay import replay_stream
+from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.plan import Step
 
@@ -15,7 +16,13 @@ __all__ = ["replay_steps"]
 
 def replay_steps(steps: Sequence[Step], version: int) -> tuple[Step, ...]:
     """The same steps in the same order, which write the streams of the replay of this version. What they read of each
-    other's results is that of the replay too."""
+    other's results is that of the replay too. Raises InvalidSql for a statement with feedback, which would feed the same events
+    back again."""
+    for step in steps:
+        if step.statement.feedback:
+            raise InvalidSql(
+                "results that are fed back can't be built anew beside the present ones", line=step.statement.line
+            )
     written = {name for step in steps for name in step.statement.targets}
 
     def name(before: StreamName) -> StreamName:

@@ -24,6 +24,7 @@ from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_root, log_folder
 from anabranch.spark.pipelines.heartbeat import Heartbeat
+from anabranch.spark.pipelines.loops import refuse_loops
 from anabranch.spark.pipelines.plan import Step, plan
 from anabranch.spark.pipelines.prepare import check_present, prepare
 from anabranch.spark.pipelines.record import Restart
@@ -194,6 +195,7 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
     heartbeat = Heartbeat(store.catalog, store.runtime, name, holder)
     held: list[Held] | None = [] if asked.ephemeral else None
     try:
+        refuse_loops(store, name, outputs)  # again: another pipeline may have been claimed meanwhile
         spark = session()
         watch_java(spark)
         prepared = prepare(
@@ -243,6 +245,7 @@ def _check(store: Store, asked: _Asked, session: Callable[[], SparkSession]) -> 
         if row.prepared and asked.restart is None:
             row_of.refuse_changed(row, [step.output for step in asked.steps])
     check_sources(store, asked.steps)
+    refuse_loops(store, asked.name, [step.output for step in asked.steps])
     present = check_targets(store, asked.name, row, asked.steps, asked.restart, also=asked.also)
     if not present:
         return None

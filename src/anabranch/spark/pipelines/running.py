@@ -220,7 +220,7 @@ class Pipeline:
                 made.frame,
                 made.late,
                 target=made.target,
-                sides=made.sides,
+                sides=(*made.sides, *made.feedback),
                 checkpoint=made.checkpoint,
                 name=f"{self.name}/{step.target}",
                 once=self._once,

@@ -11,10 +11,22 @@ import pyarrow.compute as pc
 
 from anabranch.model.names import StreamName
 
-__all__ = ["OUTPUTS_COLUMN", "SIDE_OUTPUTS_MAX", "SideOutput", "outputs_sql", "split"]
+__all__ = [
+    "HOPS",
+    "HOPS_MAX",
+    "OUTPUTS_COLUMN",
+    "SIDE_OUTPUTS_MAX",
+    "SideOutput",
+    "feedback_mask",
+    "outputs_sql",
+    "split",
+]
 
 OUTPUTS_COLUMN: Final = "_outputs"  # bit 0: the statement's own stream; bit n: its n-th side output
 SIDE_OUTPUTS_MAX: Final = 62
+HOPS: Final = "hops"
+"""The column of events that are fed back: how often they and those that they come from were."""
+HOPS_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +34,16 @@ class SideOutput:
     """One `INTO scope.name WHEN condition`. `condition` is Spark SQL over the result's columns, on `line` of the file.
 
     A row goes to the first of these whose condition is true, instead of to the statement's own stream. With `copies`
-    (`COPY INTO`) it goes there as well as where it would go without."""
+    (`COPY INTO`) it goes there as well as where it would go without.
+
+    With `hops_max` (`FEEDBACK WITHIN n HOPS INTO`) the stream leads back to the statement. Then the condition is false for a
+    row that was fed back so often, and those that go there have one hop more."""
 
     target: StreamName
     condition: str
     line: int
     copies: bool = False
+    hops_max: int | None = None
 
 
 def outputs_sql(sides: tuple[SideOutput, ...], view: str) -> str:
@@ -36,8 +52,14 @@ def outputs_sql(sides: tuple[SideOutput, ...], view: str) -> str:
     text = f"SELECT * EXCEPT ({dropped}), {_mask(sides)} AS {OUTPUTS_COLUMN} FROM (SELECT *"
     for number, side in enumerate(sides, start=1):
         padding = "\n" * (side.line - 1 - text.count("\n"))
-        text += f", {padding}CASE WHEN {side.condition} THEN true ELSE false END AS {_flag(number)}"
+        below = "" if side.hops_max is None else f"coalesce({HOPS}, 0) < {side.hops_max} AND "
+        text += f", {padding}CASE WHEN {below}({side.condition}) THEN true ELSE false END AS {_flag(number)}"
     return f"{text} FROM {view})"
+
+
+def feedback_mask(sides: tuple[SideOutput, ...]) -> int:
+    """The bits of `OUTPUTS_COLUMN` that stand for streams that lead back."""
+    return sum(1 << number for number, side in enumerate(sides, start=1) if side.hops_max is not None)
 
 
 def _flag(number: int) -> str:

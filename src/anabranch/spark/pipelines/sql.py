@@ -23,7 +23,7 @@ from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.bloom_filters import with_bloom_filters
 from anabranch.spark.pipelines.estimated import Replacement, estimates
 from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
-from anabranch.spark.pipelines.side_outputs import SIDE_OUTPUTS_MAX, SideOutput
+from anabranch.spark.pipelines.side_outputs import HOPS_MAX, SIDE_OUTPUTS_MAX, SideOutput
 from anabranch.spark.pipelines.statement import (
     OPTIONS,
     VERSIONS_VIEW,
@@ -34,6 +34,7 @@ from anabranch.spark.pipelines.statement import (
 )
 from anabranch.spark.pipelines.windows.clauses import Relation, windowed_query
 from anabranch.spark.pipelines.windows.drift_clauses import drift_query
+from anabranch.spark.pipelines.windows.emit_clauses import value_at
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 with optional("a pipeline", "spark"):
@@ -134,7 +135,11 @@ def _refuse_circles(statements: Sequence[Statement]) -> None:
     def visit(statement: Statement, path: tuple[StreamName, ...]) -> None:
         if statement.target in path:
             circle = " → ".join(str(name) for name in (*path[path.index(statement.target) :], statement.target))
-            raise InvalidSql(f"statements feed each other in a circle: {circle}", line=statement.line)
+            raise InvalidSql(
+                f"statements feed each other in a circle: {circle}; have one of them lead back with: FEEDBACK WITHIN 10 HOPS "
+                "INTO scope.name WHEN condition",
+                line=statement.line,
+            )
         if statement.target in done:
             return
         for source in statement.sources.values():
@@ -163,10 +168,10 @@ class _StatementParser:
         target = self._stream_name("CREATE STREAM")
         options = self._options() if self._take("WITH") else StatementOptions()
         after_options = self._at
-        sides, late_into = self._side_outputs(options)
+        sides, feedback, late_into = self._side_outputs(options)
         if not self._take("AS"):
             self._fail(f"expected AS and a query after CREATE STREAM {target.scope}.{target.name}")
-        named = [target, *(side.target for side in sides), *([late_into] if late_into else [])]
+        named = [target, *(side.target for side in (*sides, *feedback)), *([late_into] if late_into else [])]
         for name in named:
             if named.count(name) > 1:
                 self._fail(f"the statement writes to '{name}' twice", at=0)
@@ -185,7 +190,7 @@ class _StatementParser:
         )
         if options.start_query is not None and (windowed is None or not windowed.detects_drift):
             self._fail("start_query goes with DETECT DRIFT", at=0)
-        if windowed is not None and sides:
+        if windowed is not None and (sides or feedback):
             self._fail("a statement with such windows has no side outputs: let a second one divide its results", at=0)
         return Statement(
             target=target,
@@ -202,6 +207,7 @@ class _StatementParser:
             reads=sum(each.is_stream for each in relations),
             sides=sides,
             late_into=late_into,
+            feedback=feedback,
         )
 
     def declaration(self) -> Parameter:
@@ -338,16 +344,22 @@ class _StatementParser:
 
     # INTO …
 
-    def _side_outputs(self, options: StatementOptions) -> tuple[tuple[SideOutput, ...], StreamName | None]:
-        """The side outputs before AS, and the stream for late events if it is named."""
+    def _side_outputs(
+        self, options: StatementOptions
+    ) -> tuple[tuple[SideOutput, ...], tuple[SideOutput, ...], StreamName | None]:
+        """The side outputs before AS, those that lead back, and the stream for late events if it is named."""
         sides: list[SideOutput] = []
+        feedback: list[SideOutput] = []
         late: StreamName | None = None
-        while (token := self._peek()) is not None and token.text.upper() in ("INTO", "COPY"):
+        while (token := self._peek()) is not None and token.text.upper() in ("INTO", "COPY", "FEEDBACK"):
             opened = self._at
             copies = self._take("COPY")
+            hops_max = self._hops() if self._take("FEEDBACK") else None
             if not self._take("INTO"):
-                self._fail("expected INTO after COPY")
-            if not copies and not self._is_dot(self._at + 1) and self._take("LATE"):
+                self._fail("expected INTO after COPY" if hops_max is None else "expected INTO after HOPS")
+            if feedback and hops_max is None:
+                self._fail("INTO comes before FEEDBACK: it is first to take rows", at=opened)
+            if not copies and hops_max is None and not self._is_dot(self._at + 1) and self._take("LATE"):
                 if late is not None or not options.late:
                     self._fail("late events go into one stream, and nowhere with late = false", at=opened)
                 late = self._stream_name("INTO LATE")
@@ -359,18 +371,38 @@ class _StatementParser:
             while (token := self._peek()) is not None:
                 word = "" if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING) else token.text.upper()
                 depth += (word == "(") - (word == ")")
-                if depth == 0 and word in ("INTO", "COPY", "AS"):
+                if depth == 0 and (word in ("INTO", "COPY", "AS") or self._is_feedback()):
                     break
                 self._at += 1
             if self._at == begin:
                 self._fail("expected a condition after WHEN")
             condition = self._text[self._tokens[begin].start : self._tokens[self._at - 1].end + 1]
-            sides.append(SideOutput(target, condition, self._tokens[begin].line, copies))
-        if sides and options.mode != "append":
+            output = SideOutput(target, condition, self._tokens[begin].line, copies, hops_max)
+            (sides if hops_max is None else feedback).append(output)
+        if (sides or feedback) and options.mode != "append":
             self._fail("a statement with side outputs has no mode = complete", at=0)
-        if len(sides) > SIDE_OUTPUTS_MAX:
+        if len(sides) + len(feedback) > SIDE_OUTPUTS_MAX:
             self._fail(f"a statement has at most {SIDE_OUTPUTS_MAX} side outputs", at=0)
-        return tuple(sides), late
+        return tuple(sides), tuple(feedback), late
+
+    def _is_feedback(self) -> bool:
+        """True for the clause, which a column may be called like."""
+        words = [token.text.upper() for token in self._tokens[self._at : self._at + 2]]
+        return words == ["FEEDBACK", "WITHIN"] and self._tokens[self._at].token_type is not TokenType.IDENTIFIER
+
+    def _hops(self) -> int:
+        form = f"expected FEEDBACK WITHIN n HOPS INTO scope.name WHEN condition, with n from 1 to {HOPS_MAX:,}"
+        if not self._take("WITHIN"):
+            self._fail(form)
+        value, self._at = value_at(self._tokens, self._at, self._values)
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or not 1 <= value <= HOPS_MAX
+            or not self._take("HOPS")
+        ):
+            self._fail(form, at=self._at - 1)
+        return value
 
     # The query
 

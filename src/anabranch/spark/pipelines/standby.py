@@ -153,7 +153,7 @@ class Standby:
                 made.frame,
                 made.late,
                 target=made.target,
-                sides=made.sides,
+                sides=(*made.sides, *made.feedback),
                 checkpoint=made.checkpoint,
                 name=f"{self._name}/{step.target}",
                 once=False,

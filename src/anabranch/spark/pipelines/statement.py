@@ -75,7 +75,8 @@ class Statement:
     statement and its query begin, count from 1. `intervals_us` is the sum of the interval literals in the query.
     `arguments` are the values of the parameters that it names. `windowed` are the parts of a query whose windows Spark
     does not compute. `reads` is how often it reads streams: a join of a stream with itself reads one source twice.
-    `sides` are its side outputs, and `late_into` the stream of its late events if it names one.
+    `sides` are its side outputs, `feedback` those of its outputs that lead back to it, and `late_into` the stream of its late
+    events if it names one.
     """
 
     target: StreamName
@@ -92,6 +93,12 @@ class Statement:
     reads: int = 1
     sides: tuple[SideOutput, ...] = ()
     late_into: StreamName | None = None
+    feedback: tuple[SideOutput, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[SideOutput, ...]:
+        """Its side outputs and those that lead back, in the order in which they take rows."""
+        return (*self.sides, *self.feedback)
 
     def has_versions(self, view: str) -> bool:
         """True if this view of `tables` is read as VERSIONS."""
@@ -123,7 +130,7 @@ class Statement:
 
     @property
     def targets(self) -> tuple[StreamName, ...]:
-        """Every stream that the statement may write."""
+        """Every stream that the statement may write, other than by feedback."""
         return (*self.results, self.late_target) if self.options.late else self.results
 
     def without_tables(self, views: Sequence[str]) -> str:

@@ -122,7 +122,7 @@ def _changed(before: Step, after: Step, restarting: Mapping[str, str]) -> Statem
 
 def _outputs_changed(old: Statement, new: Statement) -> str | None:
     def sides(statement: Statement) -> Collection[tuple[str, bool, str]]:
-        return [(str(each.target), each.copies, str(each.condition)) for each in statement.sides]
+        return [(str(each.target), each.copies, f"{each.condition} {each.hops_max}") for each in statement.outputs]
 
     if sides(old) != sides(new):
         return "its side outputs have changed"
@@ -133,7 +133,7 @@ def _outputs_changed(old: Statement, new: Statement) -> str | None:
 
 def is_stateless(statement: Statement) -> bool:
     """True if each row of its result surely depends on one event alone; False if that is not plain."""
-    if statement.joins or statement.tables or statement.windows or statement.windowed is not None or statement.sides:
+    if statement.joins or statement.tables or statement.windows or statement.windowed is not None or statement.outputs:
         return False
     try:
         tree = parse_one(statement.query, dialect="spark")

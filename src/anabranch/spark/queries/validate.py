@@ -57,7 +57,8 @@ def validate(
 def _imitate(store: Store, scratch: Store, step: Step) -> None:
     """Create empty streams like those that exist of the ones that the statement reads and writes."""
     statement = step.statement
-    for name in {*statement.sources.values(), *statement.tables.values(), *statement.results, statement.late_target}:
+    others = (*statement.results, *(each.target for each in statement.feedback), statement.late_target)
+    for name in {*statement.sources.values(), *statement.tables.values(), *others}:
         with suppress(NotFound):
             schema = store.streams.get(name).schema
             scratch.scopes.create(name.scope, exist_ok=True)
@@ -79,6 +80,7 @@ def _validated(store: Store, step: Step) -> ValidatedStatement:
         sources=_names(statement.sources),
         tables=_names(statement.tables),
         sides=tuple(str(side.target) for side in statement.sides),
+        feedback=tuple(str(each.target) for each in statement.feedback),
         late=late,
     )
 

@@ -135,6 +135,7 @@ def test_a_host_is_asked_what_a_query_is_and_what_an_upgrade_does(http: httpx.Cl
                 "tables": [],
                 "sides": [],
                 "late": "out/means_late",
+                "feedback": [],
             }
         ],
         "parameters": [{"name": "size", "type": "INTERVAL", "default": None, "line": 1}],

@@ -210,7 +210,21 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
         ("CREATE STREAM s.a INTO LATE s.b INTO LATE s.d AS SELECT 1 FROM STREAM s.c", 1, "one stream"),
         ("CREATE STREAM s.a WITH (late = false) INTO LATE s.b AS SELECT 1 FROM STREAM s.c", 1, "late = false"),
         ("CREATE STREAM s.a WITH (mode = complete) INTO s.b WHEN x AS SELECT 1 FROM STREAM s.c", 1, "complete"),
-        ("CREATE STREAM s.a INTO s.c WHEN x AS SELECT 1 FROM STREAM s.c", 1, "circle"),
+        ("CREATE STREAM s.a INTO s.c WHEN x AS SELECT 1 FROM STREAM s.c", 1, "circle.*FEEDBACK WITHIN 10 HOPS"),
+        ("CREATE STREAM s.a\nFEEDBACK INTO s.c WHEN x AS SELECT 1 FROM STREAM s.c", 2, "FEEDBACK WITHIN n HOPS"),
+        ("CREATE STREAM s.a\nFEEDBACK WITHIN 0 HOPS INTO s.c WHEN x AS SELECT 1 FROM STREAM s.c", 2, "n from 1"),
+        (
+            "CREATE STREAM s.a\nFEEDBACK WITHIN 2 INTO s.c WHEN x AS SELECT 1 FROM STREAM s.c",
+            2,
+            "FEEDBACK WITHIN n HOPS",
+        ),
+        ("CREATE STREAM s.a FEEDBACK WITHIN 2 HOPS INTO s.c AS SELECT 1 FROM STREAM s.c", 1, "WHEN"),
+        (
+            "CREATE STREAM s.a FEEDBACK WITHIN 2 HOPS INTO s.c WHEN x\nINTO s.b WHEN y AS SELECT 1 FROM STREAM s.c",
+            2,
+            "INTO comes before FEEDBACK",
+        ),
+        ("CREATE STREAM s.a FEEDBACK WITHIN 2 HOPS INTO s.a WHEN x AS SELECT 1 FROM STREAM s.c", 1, "twice"),
     ],
 )
 def test_a_mistake_is_answered_with_its_line(text: str, line: int, message: str) -> None:
@@ -243,5 +257,10 @@ def test_side_outputs_are_found_with_their_conditions() -> None:
         ("s/c", "`into` = 'AS'", 3, True),
     ]
     assert list(map(str, statement.targets)) == ["s/a", "s/b", "s/c", "s/d"]
-    # A stream may be called like the word.
+    # A stream may be called like the word, a column like another.
+    sql = "CREATE STREAM s.a INTO s.b WHEN feedback > 1 FEEDBACK WITHIN :n HOPS INTO s.e WHEN x AS SELECT 1 FROM STREAM s.e"
+    (statement,) = parse(f"DECLARE PARAMETER n INT DEFAULT 3; {sql}")
+    assert [side.condition for side in statement.sides] == ["feedback > 1"]
+    assert [(str(each.target), each.condition, each.hops_max) for each in statement.feedback] == [("s/e", "x", 3)]
+    assert StreamName("s", "e") not in statement.targets
     assert str(parse("CREATE STREAM s.a INTO late.b WHEN x AS SELECT 1 FROM STREAM s.e")[0].sides[0].target) == "late/b"
