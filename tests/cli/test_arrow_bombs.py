@@ -16,6 +16,7 @@ import pytest
 from anabranch import limits
 from anabranch.core.ipc_bounds import open_bounded, open_bounded_pipe, slices
 from tests.cli.kit import Line, environment
+from tests.parameters import rest_is_slow
 from tests.waiting import PATIENCE_S
 
 ZSTD = b"\x28\xb5\x2f\xfd"  # how a frame begins
@@ -78,7 +79,7 @@ def test_a_compressed_buffer_that_claims_gigabytes_is_refused_unread(tmp_path: P
     assert "a message claims 3,221,22" in said
 
 
-@pytest.mark.parametrize("file", [False, True])
+@pytest.mark.parametrize("file", rest_is_slow([True, False]))
 def test_a_buffer_that_expands_a_thousandfold_is_refused_unread(tmp_path: Path, file: bool) -> None:
     zeros = pa.array([bytes(2_000 << 20)], pa.binary())
     data = stream_of(pa.table({"a": zeros}), compression="zstd", file=file)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.kit import Line, environment
+from tests.parameters import rest_is_slow
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.process
@@ -57,7 +58,7 @@ def test_ctrl_c_ends_a_write_quietly_and_keeps_what_came(sensors: Line) -> None:
     assert sensors("check").code == 0
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), rest_is_slow([(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
 def test_a_signal_ends_a_following_reader_quietly(sensors: Line, number: int, code: int) -> None:
     with sensors.start("read", "iot/sensors", "--follow") as process:
         assert process.stdout is not None
@@ -84,7 +85,7 @@ def test_ctrl_c_ends_a_query_and_a_loop(sensors: Line) -> None:
         assert b"Traceback" not in err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), rest_is_slow([(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
 def test_a_signal_while_the_query_engine_is_loaded_is_no_missing_package(
     sensors: Line, tmp_path: Path, number: int, code: int
 ) -> None:
@@ -110,7 +111,7 @@ def has_opened(process: subprocess.Popen[bytes], store: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv", "table", "arrow"])
+@pytest.mark.parametrize("form", rest_is_slow(["jsonl", "table", "arrow", "csv"], plain=2))
 def test_a_closed_pipe_ends_a_read_silently(sensors: Line, form: str) -> None:
     sensors("write", "iot/raw", "--create", "--format", "lines", stdin="x" * 99 + "\n" + "y" * 99 + "\n" * 20_000)
     with sensors.start("read", "iot/raw", "--format", form) as process:
