@@ -11,12 +11,15 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import Closed, InvalidArgument, StreamNotFound, Truncated
+from anabranch.reading.reader import Reader
+from anabranch.reading.row_source import ReaderOptions, StreamDelivery
+from anabranch.remote.broker_rows import BrokerRows
 from anabranch.remote.connection import Connection
-from anabranch.remote.reader import RemoteReader
 from anabranch.runtime.ports import Runtime
 from anabranch.store import Store
 from tests.remote.servers import served
 from tests.store.helpers import SCHEMA, store_at
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -36,8 +39,8 @@ def connection(store: Store) -> Iterator[Connection]:
         yield made
 
 
-def reader(connection: Connection, stream: str = "s/typed", **options: Any) -> RemoteReader:
-    return RemoteReader(connection, Runtime(), stream, **options)
+def reader(connection: Connection, stream: str = "s/typed", **options: Any) -> Reader:
+    return Reader(BrokerRows(connection, Runtime(), stream, ReaderOptions(**options)), Runtime())
 
 
 def test_events_and_batches_are_those_of_the_embedded_reader(connection: Connection, store: Store) -> None:
@@ -113,6 +116,53 @@ def test_a_truncated_position_is_skipped(connection: Connection, store: Store) -
             writer.flush()
             assert follower.skip_truncated() in (0, 1)
             assert next(iter(follower)).body == b"2"
+
+
+def test_reading_continues_after_ctrl_c_without_loss_or_duplicates(connection: Connection) -> None:
+    with reader(connection, batch_rows=100) as remote:
+        real, pulls = remote._source.pull, iter(range(9))
+
+        def pulled(*args: Any, **options: Any) -> StreamDelivery | None:
+            found = real(*args, **options)
+            if next(pulls, None) == 4:
+                raise KeyboardInterrupt
+            return found
+
+        remote._source.pull = pulled  # type: ignore[method-assign]
+        batches, seen = remote.batches(), []
+
+        def go_on() -> None:
+            for batch in batches:
+                seen.extend(batch["n"].to_pylist())
+
+        with pytest.raises(KeyboardInterrupt):
+            go_on()
+        assert seen
+        go_on()
+        assert sorted(seen) == list(range(2_000))
+
+
+def test_a_reader_is_at_its_end_only_once_all_that_was_received_is_handed_out(connection: Connection) -> None:
+    with reader(connection, batch_rows=100) as remote:
+        first = remote.read()
+        assert first is not None
+        until(lambda: remote._source._call._ended)  # type: ignore[attr-defined]
+        assert not remote.at_end
+        assert first.num_rows + sum(batch.num_rows for batch in remote.batches()) == 2_000
+        assert remote.at_end
+
+
+def test_a_reader_that_could_not_begin_anew_does_not_take_that_for_the_end(
+    connection: Connection, store: Store
+) -> None:
+    with reader(connection) as remote:
+        next(iter(remote))
+        store.streams.truncate("s/typed", ab.TAIL)
+        for _ in range(2):
+            with pytest.raises(Truncated):
+                remote.read()
+        assert remote.skip_truncated() == 1_999
+        assert remote.read() is None
 
 
 def test_bad_arguments_and_unknown_streams_are_refused(connection: Connection) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from anabranch.catalog.port import Catalog
 from anabranch.core import cuts
@@ -14,16 +13,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.model.stream import StreamView
 from anabranch.reading.open_segments import OpenSegments, StaleView
-
-
-class StreamDelivery(NamedTuple):
-    """Rows of one segment, at least one; the view in which they were found; and how far this or other segments were
-    read since the last delivery without finding a selected row."""
-
-    segment: SegmentId
-    rows: SegmentRows
-    view: StreamView
-    skipped: Mapping[SegmentId, int]
+from anabranch.reading.row_source import StreamDelivery
 
 
 class StreamCursor:
@@ -46,7 +36,7 @@ class StreamCursor:
         self._end = None if end is None else cuts.read_offsets(view, end)
         self._positions = cuts.skip_exhausted(view, start.as_dict())
         self._reads = OpenSegments(logs)
-        self._skipped: dict[SegmentId, int] = {}
+        self._moved = True  # other segments have moved, or new ones come, since the last delivery
         self._turns = self._waiting()
 
     @property
@@ -76,12 +66,11 @@ class StreamCursor:
                     raise
                 if rows is not None:
                     self._turns.append(segment)
-                    skipped, self._skipped = self._skipped, {}
-                    return StreamDelivery(segment, rows, self._view, skipped)
+                    return StreamDelivery(segment, rows, self._before(segment, rows.first))
             settled = cuts.skip_exhausted(self._view, self._positions)
             if settled == self._positions:
                 return None
-            self._positions = settled
+            self._positions, self._moved = settled, True
             self._turns = self._waiting()
 
     def refresh(self) -> bool:
@@ -112,8 +101,14 @@ class StreamCursor:
             self._positions[segment] = rows.stop
             if rows.batch.num_rows:
                 return rows
-            self._skipped[segment] = rows.stop
+            self._moved = True
         return None
+
+    def _before(self, segment: SegmentId, first: int) -> Mapping[SegmentId, int] | None:
+        if not self._moved:
+            return None
+        self._moved = False
+        return cuts.skip_exhausted(self._view, {**self._positions, segment: first})
 
     def _stop(self, segment: SegmentId) -> int:
         length = self._view.length(segment)

@@ -18,7 +18,8 @@ from anabranch.model.columns import ADDED
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
-from anabranch.reading.cursor import StreamCursor, StreamDelivery
+from anabranch.reading.cursor import StreamCursor
+from anabranch.reading.row_source import StreamDelivery
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Lock
 
@@ -109,7 +110,7 @@ class _KeyTable:
                 if self._changed(cursor.view):
                     cursor = self._begin()
                 while (found := cursor.pull()) is not None:
-                    self._take(found)
+                    self._take(found, cursor.view)
             except Truncated:  # while it was not looking, the stream lost what comes next
                 cursor = self._begin()
                 continue
@@ -133,14 +134,14 @@ class _KeyTable:
         """Whether the events have more columns by now. (A replacement makes all segments new, which is `Truncated`.)"""
         return self._opened is not None and view.info.schema_version != self._opened.info.schema_version
 
-    def _take(self, found: StreamDelivery) -> None:
+    def _take(self, found: StreamDelivery, view: StreamView) -> None:
         rows = found.rows
         count = rows.batch.num_rows
         added = [constant(found.segment.packed, count), offsets_of(rows), appended_of(rows)]
         schema = pa.schema([*self._columns, *ADDED])
         self._add(pa.RecordBatch.from_arrays([*rows.batch.columns, *added], schema=schema))
         if self._bytes > 2 * self._bytes_live + limits.LATEST_COMPACT_BYTES:
-            self._compact(found.view)
+            self._compact(view)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         assert self._opened is not None and self._opened.info.schema.key is not None

@@ -2,53 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
-from itertools import repeat
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from operator import length_hint
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from anabranch import limits
-from anabranch.catalog.port import Catalog
-from anabranch.core import cuts
 from anabranch.core.constant_columns import constant
 from anabranch.core.display import Displayed
 from anabranch.core.watermarks import TimeWindow
-from anabranch.errors import Closed, InvalidArgument
-from anabranch.log.read import LogReader, SegmentRows, Selection, appended_of, offsets_of
-from anabranch.log.tail import Tail
-from anabranch.log.view import load
-from anabranch.model.columns import ADDED, select_columns
-from anabranch.model.cut import HEAD, StreamCut
-from anabranch.model.event import Event, EventRun
-from anabranch.model.ids import SegmentId, StreamId
+from anabranch.errors import InvalidArgument
+from anabranch.log.read import SegmentRows, appended_of, offsets_of
+from anabranch.model.columns import ADDED
+from anabranch.model.cut import StreamCut
+from anabranch.model.event import Event
+from anabranch.model.ids import SegmentId
 from anabranch.model.names import StreamName
 from anabranch.model.rate import Rate
-from anabranch.model.time_kind import TimeKind
-from anabranch.model.times import TimeRules, to_micros
 from anabranch.reading.arrow_export import to_pandas, to_polars
-from anabranch.reading.async_bridge import AsyncBridge
-from anabranch.reading.bounds import Place, to_cut
 from anabranch.reading.c_stream import CStream
-from anabranch.reading.cursor import StreamCursor, StreamDelivery
-from anabranch.reading.pacing import Pacing
+from anabranch.reading.events_under_way import EventsUnderWay
+from anabranch.reading.row_source import RowSource, StreamDelivery
+from anabranch.reading.row_supply import RowSupply
 from anabranch.runtime.ports import Runtime
 
 if TYPE_CHECKING:
     import pandas
     import polars
-
-
-class _UnderWay(NamedTuple):
-    """Events that are being handed out one by one; `left` counts those that are still to come."""
-
-    delivery: StreamDelivery
-    left: Iterator[int]
-    events: Iterator[Event]
 
 
 class Reader(Displayed):
@@ -71,75 +52,40 @@ class Reader(Displayed):
     reading, also raises Truncated if the position was truncated away (`skip_truncated` continues then), StreamNotFound
     if the stream was deleted, CorruptBlob and BlobMissing if the store is damaged; no wrong row has been handed out
     then.
+
+    The stream may also be a broker's, with the same behaviour. After a lost connection, the reader continues at the same
+    cut, also at another broker, so nothing is lost or repeated. It reads ahead by about `limits.CONNECTION_BYTES_MAX` at
+    most. Also raises PermissionDenied, StoreUnavailable.
     """
 
     def __init__(
         self,
-        catalog: Catalog,
-        logs: LogReader,
-        tail: Tail,
+        source: RowSource,
         runtime: Runtime,
-        stream: StreamId,
         *,
-        start: Place = HEAD,
-        end: Place | None = None,
-        follow: bool = False,
-        columns: Sequence[str] | None = None,
-        between: tuple[datetime | int | str, datetime | int | str] | None = None,
-        by: TimeKind = "append",
-        batch_rows: int = limits.READ_ROWS_MAX,
         rate: Rate | None = None,
-        on_close: Callable[[Reader], None] | None = None,
+        on_close: Callable[[Reader], None] = lambda reader: None,
         window: Callable[[StreamCut], TimeWindow] = lambda position: TimeWindow(),
     ) -> None:
-        if follow and end is not None:
-            raise InvalidArgument("a reader that follows the stream can't have an end: omit one of them")
-        if batch_rows < 1:
-            raise InvalidArgument(f"expected at least one row per batch, got {batch_rows}")
-        self._catalog = catalog
-        self._logs = logs
-        self._tail = tail
-        self._clock = runtime.clock
-        self._tracing = runtime.tracing
+        self._source = source
+        self._supply = RowSupply(source, runtime, rate)
         self._tasks = runtime.tasks
-        self._exports: list[CStream] = []
         self._on_close = on_close
         self._window = window
-        self._follow = follow
-        with catalog.reading() as reading:
-            view = load(reading, stream)
-        self._info = view.info
-        self._names = select_columns(columns, view.info.schema.columns)
-        self._own_names = columns is not None
-        self._rows_max = min(batch_rows, limits.READ_ROWS_MAX)
-        self._between = None if between is None else _micros(between, runtime.settings.times)
-        if between is not None and view.info.schema.time is None:
-            raise InvalidArgument(f"'{view.info.name}' has no event time to select by")
-        self.schema: pa.Schema = pa.schema([*(view.info.schema.columns.field(n) for n in self._names), *ADDED])
-
-        begin = to_cut(logs, view, start, by=by)
-        self._end = None if follow else cuts.tail_cut(view)
-        if end is not None:
-            self._end = to_cut(logs, view, end, by=by)
-        if self._end is not None:
-            cuts.ranges(view, begin, self._end)  # refuses an end before the start
-        self._delivered = begin.as_dict()
-        self._under_way: _UnderWay | None = None
+        self.schema: pa.Schema = pa.schema([*source.columns, *ADDED])
+        self._width = len(source.columns)
+        self._body = None if source.options.columns is None else source.columns.names
+        self._delivered = source.start.as_dict()
+        self._under_way: EventsUnderWay | None = None
         self._as_events = False
-        self._flow = StreamCursor(catalog, logs, view, start=begin, end=self._end, selection=self._selection())
-        self._busy = runtime.tasks.lock()
-        self._pacing = Pacing(runtime, rate)
-        self._rest: StreamDelivery | None = None  # pulled, but held back by the rate
-        self._ready: StreamDelivery | None = None  # pulled for a coroutine, but not handed out yet
         self._astray = False  # rows were pulled but perhaps not handed out, since Ctrl-C struck in between
-        self._pump = AsyncBridge(runtime.tasks, self._fill, self._wake)
-        self._closed = False
+        self._exports: list[CStream] = []
         self._ending = False  # `close` is running or has run
 
     def _facts(self) -> Mapping[str, object]:
         return {
-            "stream": str(self._info.name),
-            "state": "closed" if self._closed else "following" if self._follow else "open",
+            "stream": str(self.stream),
+            "state": "closed" if self.closed else "following" if self._source.options.follow else "open",
             "position": self.position,
             "columns": self.schema.names,
         }
@@ -149,20 +95,15 @@ class Reader(Displayed):
     @property
     def stream(self) -> StreamName:
         """The stream's name when the reader was opened."""
-        return self._info.name
+        return self._source.name
 
     @property
     def position(self) -> StreamCut:
         """The cut after the last event or batch handed out: a reader that starts there continues exactly."""
         positions = dict(self._delivered)
-        if self._under_way is not None:
-            rows = self._under_way.delivery.rows
-            done = rows.batch.num_rows - length_hint(self._under_way.left)
-            if done:
-                last = rows.first + done - 1 if rows.offsets is None else rows.offsets[done - 1].as_py()
-                complete = done == rows.batch.num_rows
-                positions[self._under_way.delivery.segment] = rows.stop if complete else last + 1
-        return StreamCut.of(self._info.id, positions)
+        if self._under_way is not None and (offset := self._under_way.next_offset) is not None:
+            positions[self._under_way.delivery.segment] = offset
+        return StreamCut.of(self._source.stream, positions)
 
     @property
     def offsets(self) -> Mapping[SegmentId, int]:
@@ -172,7 +113,7 @@ class Reader(Displayed):
     @property
     def end(self) -> StreamCut | None:
         """The cut at which it ends; None if it follows the stream."""
-        return self._end
+        return self._source.end
 
     def time_window(self) -> TimeWindow:
         """The time bounds of the position, from the times that writers noted: all events after it have times of at
@@ -182,11 +123,11 @@ class Reader(Displayed):
     @property
     def rate(self) -> Rate | None:
         """How fast events are handed out at most; None: no limit. May be set at any time, by any thread."""
-        return self._pacing.rate
+        return self._supply.pacing.rate
 
     @rate.setter
     def rate(self, rate: Rate | None) -> None:
-        self._pacing.change(rate)
+        self._supply.pacing.change(rate)
 
     # events
 
@@ -221,20 +162,7 @@ class Reader(Displayed):
 
     def _hand_out(self, delivery: StreamDelivery) -> None:
         self._deliver(delivery, whole=False)
-        rows = delivery.rows
-        run = EventRun(
-            self._info.id,
-            self._info.schema,
-            delivery.segment,
-            rows.batch,
-            rows.first,
-            None if rows.offsets is None else rows.offsets.to_pylist(),
-            rows.appended,
-            self._names if self._own_names else None,
-        )
-        left = iter(range(rows.batch.num_rows))
-        # `map` over C iterators makes an event in a tenth of a microsecond; a Python loop takes three times as long.
-        self._under_way = _UnderWay(delivery, left, map(Event, repeat(run), left))
+        self._under_way = EventsUnderWay.of(delivery, self._source, self._body)
         self._astray = False
 
     # batches
@@ -247,14 +175,15 @@ class Reader(Displayed):
         return BatchStream(self)
 
     def read(self, timeout_s: float = 0.0) -> pa.RecordBatch | None:
-        """The next batch; None if there is none within `timeout_s` seconds or at the end. Raises Closed."""
+        """The next batch; None if there is none within `timeout_s` seconds or at the end. A broker's reader without `follow`
+        waits for the broker however long it takes. Raises Closed."""
         self._enter(as_events=False)
-        delivery = self._wait(timeout_s)
+        delivery = self._wait(None if self._source.ignores_timeout else timeout_s)
         return None if delivery is None else self._batch(delivery)
 
     def read_rows(self, timeout_s: float = 0.0, *, look: bool = True) -> tuple[SegmentId, SegmentRows] | None:
         """The rows of the next batch as they are stored, with offsets and append times beside the columns; for what sends
-        them on. Without `look`, only those that are known of: it doesn't ask the catalog for more. None and errors as in `read`."""
+        them on. Without `look`, only those that are known of: it doesn't ask for more. None and errors as in `read`."""
         self._enter(as_events=False)
         delivery = self._wait(timeout_s, look=look)
         if delivery is None:
@@ -270,7 +199,7 @@ class Reader(Displayed):
     def to_arrow(self) -> pa.Table:
         """All rows from the position to the end as one table of `Reader.schema`, in memory. A writer takes it as it is,
         and leaves out the three added columns. Raises InvalidArgument for a following reader, Closed."""
-        if self._follow:
+        if self._source.options.follow:
             raise InvalidArgument("a following reader has no end; use its batches, or open a reader without follow")
         return pa.Table.from_batches(self.batches(), schema=self.schema)
 
@@ -286,7 +215,7 @@ class Reader(Displayed):
         rows, shared = delivery.rows, len(self._delivered) > 1
         segment = constant(delivery.segment.packed, rows.batch.num_rows)
         added = [segment, offsets_of(rows, shared=shared), appended_of(rows, shared=shared)]
-        batch = pa.RecordBatch.from_arrays([*rows.batch.columns[: len(self._names)], *added], schema=self.schema)
+        batch = pa.RecordBatch.from_arrays([*rows.batch.columns[: self._width], *added], schema=self.schema)
         self._deliver(delivery, whole=True)
         self._astray = False
         return batch
@@ -297,35 +226,23 @@ class Reader(Displayed):
         """Continues at the stream's head where that has passed the position, as after `Truncated`. In segments where
         the position is ahead of the head, nothing is read twice. Returns how many events were never handed out and are
         gone. Raises Closed, StreamNotFound, and InvalidArgument if the reader has another consumer."""
-        if self._closed:
-            raise Closed("reader")
-        if self._pump.busy:
-            raise InvalidArgument("this reader already has a consumer; open another reader")
-        with self._busy:
-            with self._catalog.reading() as reading:
-                view = load(reading, self._info.id)
-            if not self.position.as_dict().keys() <= view.segments.keys():  # a replacement removed some of them
-                self._end = None if self._end is None else cuts.map_relocated(view, self._end) or cuts.tail_cut(view)
-            goal, gone = cuts.skip_truncated(view, self.position)
-            self._flow.close()
-            self._under_way, self._ready, self._rest, self._delivered = None, None, None, goal.as_dict()
-            self._flow = StreamCursor(
-                self._catalog, self._logs, view, start=goal, end=self._end, selection=self._selection()
-            )
-            self._astray = False
-            return gone
+        self._supply.check_free()
+        self._astray = True
+        start, gone = self._supply.skip_truncated(self.position, as_events=self._as_events)
+        self._delivered, self._under_way, self._astray = start.as_dict(), None, False
+        return gone
 
     # closing
 
     @property
     def at_end(self) -> bool:
         """True if nothing can follow the position: it is the end, or the stream is sealed and read whole."""
-        return self._ready is None and self._rest is None and self._under_way is None and self._flow.exhausted
+        return not self._supply.holds_rows and self._under_way is None and self._source.exhausted
 
     @property
     def closed(self) -> bool:
         """True once `close` was called."""
-        return self._closed
+        return self._supply.closed
 
     def close(self) -> None:
         """Closes the reader: wakes a consumer that waits for events, and ends an iteration under way. May be called
@@ -333,14 +250,11 @@ class Reader(Displayed):
         if self._ending:
             return
         try:
-            self._closed = self._ending = True
-            self._pump.close()
-            self._wake()
-            self._tidy()
+            self._ending = True
+            self._supply.close()
             for exported in self._exports:
                 exported.close()
-            if self._on_close is not None:
-                self._on_close(self)
+            self._on_close(self)
         except BaseException:
             self._ending = False
             raise
@@ -364,113 +278,44 @@ class Reader(Displayed):
     # the work
 
     def _enter(self, *, as_events: bool) -> None:
-        if self._closed:
-            raise Closed("reader")
-        if self._pump.busy:
-            raise InvalidArgument("this reader already has a consumer; open another reader")
+        self._supply.check_free()
         if as_events is self._as_events and not self._astray:
             return
-        with self._busy:
-            self._begin_anew(as_events=as_events)  # the other kind needs other columns
+        under_way = self._under_way
+        if self._astray or (under_way and length_hint(under_way.left)) or not self._source.serves(as_events=as_events):
+            self._begin_anew(as_events=as_events)
+        else:
+            self._as_events = as_events
 
     def _begin_anew(self, *, as_events: bool) -> None:
         """Starts reading again from the position, discarding what was pulled already."""
-        start, view = self.position, self._flow.view
-        self._flow.close()
-        self._as_events, self._under_way, self._ready, self._rest = as_events, None, None, None
-        self._delivered = start.as_dict()
-        self._flow = StreamCursor(
-            self._catalog, self._logs, view, start=start, end=self._end, selection=self._selection()
-        )
+        start = self.position
+        self._astray = True
+        self._as_events, self._under_way, self._delivered = as_events, None, start.as_dict()
+        self._supply.restart(start, as_events=as_events)
         self._astray = False
-
-    def _selection(self) -> Selection:
-        schema = self._info.schema
-        names = list(self._names)
-        if self._as_events:  # an event has its key and time, whatever its body holds
-            wanted = [schema.key, schema.time, "payload" if schema.raw else None]
-            names += [name for name in wanted if name is not None and name not in names]
-        # A batch without columns has no row count, so at least one column is read; it is dropped again in the end.
-        names = names or [schema.time or schema.key or schema.columns.names[0]]
-        columns = pa.schema([schema.columns.field(name) for name in names])
-        return Selection(columns, self._rows_max, schema.time, self._between)
 
     def _wait(self, timeout_s: float | None = None, *, look: bool = True) -> StreamDelivery | None:
         """The next rows. If the reader follows and may `look`, waits for them at most `timeout_s` seconds. Returns None if
         there are none or the reader was closed."""
+        if self._astray and not self.closed:
+            self._begin_anew(as_events=self._as_events)
+        self._astray = True
         try:
-            with self._busy:
-                if self._astray:
-                    self._begin_anew(as_events=self._as_events)
-                self._astray = True
-                return self._supplied(self._take() or self._wait_alone(timeout_s, lambda: self._closed, look=look))
+            delivery = self._supply.take(timeout_s, look=look)
         except Exception:
-            self._astray = False  # the cursor can continue after an error
+            self._astray = False  # the source can continue after an error
             raise
-        finally:
-            self._tidy()
+        return self._supplied(delivery)
 
     async def _wait_async(self) -> StreamDelivery | None:
-        if self._ready is None and not self._closed:
-            with suppress(Closed):
-                await self._pump.call()
-        return self._supplied(self._take())
-
-    def _fill(self, interrupted: Callable[[], bool]) -> bool:
-        """Gets the next rows ready. Returns False if it was interrupted; True without rows means the end."""
-        try:
-            with self._busy:
-                if self._ready is None:
-                    self._ready = self._wait_alone(None, interrupted)
-                return self._ready is not None or not interrupted()
-        finally:
-            self._tidy()
-
-    def _take(self) -> StreamDelivery | None:
-        delivery, self._ready = self._ready, None
-        return None if self._closed else delivery
-
-    def _wake(self) -> None:
-        self._pacing.wake()
-        self._tail.notify()
-
-    def _wait_alone(
-        self, timeout_s: float | None, interrupted: Callable[[], bool], *, look: bool = True
-    ) -> StreamDelivery | None:
-        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
-        if not self._pacing.wait(deadline, interrupted):
-            return None
-        delivery, self._rest = self._rest or self._pull(deadline, interrupted, look=look), None
-        if delivery is not None and self._pacing.rate is not None:
-            batch = delivery.rows.batch
-            delivery, self._rest = _divided(delivery, self._pacing.take(batch.num_rows, batch.nbytes))
-        return delivery
-
-    def _pull(self, deadline: float | None, interrupted: Callable[[], bool], *, look: bool) -> StreamDelivery | None:
-        while not interrupted():
-            began_at = None if self._tracing is None else self._tracing.now()
-            delivery = self._flow.pull()
-            if delivery is not None:
-                if self._tracing is not None and began_at is not None:
-                    name, rows = str(delivery.view.info.name), delivery.rows.batch.num_rows
-                    self._tracing.read(began_at, name, delivery.segment, rows)
-                return delivery
-            if self._flow.exhausted or not look:
-                return None
-            seen = self._tail.generation()
-            if self._flow.refresh():
-                continue
-            left = None if deadline is None else deadline - self._clock.monotonic()
-            if interrupted() or self._flow.exhausted or (left is not None and left <= 0):
-                return None
-            self._tail.wait(seen, left)
-        return None
+        return self._supplied(await self._supply.take_async())
 
     def _supplied(self, delivery: StreamDelivery | None) -> StreamDelivery | None:
         if delivery is None:
-            if not self._closed and self._rest is None:
-                # Everything delivered is handed out, and what lies after it was filtered out.
-                self._delivered, self._under_way = self._flow.positions, None
+            if not self.closed and not self._supply.holds_rows:
+                # Everything delivered is handed out, and what lies after it was left out.
+                self._delivered, self._under_way = self._source.positions, None
             self._astray = False
         return delivery
 
@@ -480,23 +325,15 @@ class Reader(Displayed):
             before = self._under_way.delivery
             self._delivered[before.segment] = before.rows.stop
             self._under_way = None
-        if delivery.skipped or delivery.segment not in self._delivered:
-            self._delivered = cuts.skip_exhausted(delivery.view, {**self._delivered, **delivery.skipped})
+        if delivery.before is not None:
+            self._delivered = dict(delivery.before)
         if whole:
             self._delivered[delivery.segment] = delivery.rows.stop
 
     def _exported(self, batches: Iterator[pa.RecordBatch]) -> CStream:
-        exported = CStream(self._tasks, batches, lambda: self._closed, endless=self._end is None)
+        exported = CStream(self._tasks, batches, lambda: self.closed, endless=self._source.options.follow)
         self._exports.append(exported)
         return exported
-
-    def _tidy(self) -> None:
-        # A thread that is reading when the reader is closed cleans up by itself; a signal handler must not wait for it.
-        if self._closed and self._busy.acquire(blocking=False):
-            try:
-                self._flow.close()
-            finally:
-                self._busy.release()
 
 
 class BatchStream:
@@ -522,15 +359,3 @@ class BatchStream:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         batches = pa.RecordBatchReader.from_batches(self.schema, self._reader._exported(iter(self)))
         return batches.__arrow_c_stream__(requested_schema)
-
-
-def _divided(delivery: StreamDelivery, count: int) -> tuple[StreamDelivery, StreamDelivery | None]:
-    """The first rows of a delivery, and the others."""
-    if count >= delivery.rows.batch.num_rows:
-        return delivery, None
-    before, after = delivery.rows.split(count)
-    return delivery._replace(rows=before), delivery._replace(rows=after, skipped={})
-
-
-def _micros(between: tuple[datetime | int | str, datetime | int | str], rules: TimeRules) -> tuple[int, int]:
-    return int(to_micros(between[0], rules)), int(to_micros(between[1], rules))

@@ -11,13 +11,13 @@ from anabranch.model.cut import HEAD
 from anabranch.model.rate import Rate
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import Place
-from anabranch.remote.reader import RemoteReader
+from anabranch.reading.reader import Reader
 from anabranch.remote.verbs import RemoteNoun
 from anabranch.wire.verbs import VERBS
 
 
 class RemoteQueries(RemoteNoun):
-    """Deployed queries by name; `results` returns a `RemoteReader`."""
+    """Deployed queries by name."""
 
     def results(
         self,
@@ -31,10 +31,10 @@ class RemoteQueries(RemoteNoun):
         by: TimeKind = "append",
         batch_rows: int = limits.READ_ROWS_MAX,
         rate: Rate | None = None,
-    ) -> RemoteReader:
+    ) -> Reader:
         """See `DeployedQueries.results`."""
         store: Any = self._own
-        opened: RemoteReader = open_results(
+        opened: Reader = open_results(
             lambda query: self._caller.call(VERBS["queries.get"], {"name": query}),
             store.reader,
             self._caller.runtime.tasks,

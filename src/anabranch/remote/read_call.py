@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,11 @@ from pyarrow import flight
 
 from anabranch import limits
 from anabranch.errors import SchemaMismatch, StoreUnavailable
+from anabranch.log.read import SegmentRows
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
+from anabranch.reading.row_source import StreamDelivery
 from anabranch.remote.connection import Connection
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.retry import Retries, RetryPolicy
@@ -27,23 +29,12 @@ from anabranch.wire.v1 import anabranch_pb2 as v1
 
 _AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
 
-
-class Received(NamedTuple):
-    """A batch of one segment, at least one row. `offsets` is None if they are consecutive from `first` on; `appended` is
-    the append time of all rows in µs, or one for each. `after` is the position after it."""
-
-    batch: pa.RecordBatch
-    segment: SegmentId
-    first: int
-    stop: int
-    offsets: pa.Array | None
-    appended: int | pa.Array
-    after: Mapping[SegmentId, int]
-    bytes: int  # about
+# Rows, or the position after events that were left out.
+Found: TypeAlias = StreamDelivery | Mapping[SegmentId, int]
 
 
 class ReadCall:
-    """Supplies batches until the end. `position` is after what was received."""
+    """Supplies rows until the end."""
 
     def __init__(self, connection: Connection, runtime: Runtime, command: v1.ReadCommand) -> None:
         """Open it. Raises what the broker refuses it with, StoreUnavailable."""
@@ -51,21 +42,20 @@ class ReadCall:
         self._runtime = runtime
         self._command = command
         self.changed = runtime.tasks.condition()
-        self._ready: deque[Received | Mapping[SegmentId, int]] = deque()
+        self._ready: deque[tuple[Found, int]] = deque()  # with its bytes, about
         self._bytes = 0
         self._error: Exception | None = None
         self._task: Task | None = None
         self._running = False
         self._at_tail = True  # nothing more is on its way at present, as far as the broker says
-        self.ended = self._closed = False
+        self._ended = self._closed = False
         self._chunks: Any = None
         self._generation = 0  # of the connection on which it was opened last
         opening = connection.retried(self._open)
         chunks: Any = self._chunks
         self.schema: pa.Schema = chunks.schema
-        start = StreamCut.parse(opening.position)
-        self.stream = start.stream
-        self.position: Mapping[SegmentId, int] = start.as_dict()
+        self.start = StreamCut.parse(opening.position)
+        self._position: Mapping[SegmentId, int] = self.start.as_dict()  # after what was received
         self.end = StreamCut.parse(opening.end) if opening.end else None
         self.skipped = opening.skipped
         command.skip_truncated = False
@@ -76,13 +66,15 @@ class ReadCall:
 
     # the consumer
 
-    def next(
-        self, timeout_s: float | None, interrupted: Callable[[], bool]
-    ) -> Received | Mapping[SegmentId, int] | None:
-        """The next batch, or the position after events that were left out; None after `timeout_s` if the broker has said
-        that there is nothing more at present, if interrupted, or at the end. Raises what the broker raised; the next call then tries again."""
-        clock = self._runtime.clock
-        until = None if timeout_s is None else clock.monotonic() + timeout_s
+    @property
+    def exhausted(self) -> bool:
+        """Whether all was supplied up to the end."""
+        return self._ended and not self._ready
+
+    def next(self, until: float | None, interrupted: Callable[[], bool], *, look: bool) -> Found | None:
+        """What comes next; None at the time `until` of the monotonic clock if the broker has said that there is nothing
+        more at present, if interrupted, or at the end; without `look`, unless it was received already. Raises what the
+        broker raised; the next call then tries again."""
         with self.changed:
             while not self._ready:
                 if self._closed:  # before the error, which may be that it was closed
@@ -90,20 +82,19 @@ class ReadCall:
                 if self._error is not None:
                     error, self._error = self._error, None
                     raise error
-                left = None if until is None else until - clock.monotonic()
-                if self.ended or interrupted():
+                if self._ended or interrupted() or not look:
                     return None
                 if not self._running:
                     self._running = True
                     self._task = self._runtime.tasks.spawn("remote-reader", self._run)
+                left = None if until is None else until - self._runtime.clock.monotonic()
                 if left is not None and left <= 0:
                     if self._at_tail:
                         return None
                     left = None
                 self.changed.wait(left)
-            found = self._ready.popleft()
-            if isinstance(found, Received):
-                self._bytes -= found.bytes
+            found, size = self._ready.popleft()
+            self._bytes -= size
             self.changed.notify_all()
             return found
 
@@ -160,7 +151,7 @@ class ReadCall:
         return opened
 
     def _reopen(self) -> None:
-        self._command.start.text = str(StreamCut.of(self.stream, self.position))
+        self._command.start.text = str(StreamCut.of(self.start.stream, self._position))
         self._open()
         if self._chunks.schema != self.schema:
             raise SchemaMismatch("a column of the stream was widened meanwhile; open another reader")
@@ -173,7 +164,7 @@ class ReadCall:
             chunk = self._chunks.read_chunk()
         except StopIteration:
             with self.changed:
-                self.ended, self._running = True, False
+                self._ended, self._running = True, False
                 self.changed.notify_all()
             return False
         metadata = parse(v1.BatchMetadata, chunk.app_metadata.to_pybytes())
@@ -184,21 +175,21 @@ class ReadCall:
             return True
         if metadata.position:
             position = StreamCut.parse(metadata.position).as_dict()
-            return self._supply([position], position, 0)
-        received = list(_received(chunk.data, metadata, self.position))
-        return not received or self._supply(received, received[-1].after, sum(each.bytes for each in received))
+            return self._supply([(position, 0)], position)
+        position = dict(self._position)
+        received = list(_received(chunk.data, metadata, position))
+        return not received or self._supply(received, position)
 
-    def _supply(
-        self, found: Sequence[Received | Mapping[SegmentId, int]], position: Mapping[SegmentId, int], size: int
-    ) -> bool:
+    def _supply(self, found: Sequence[tuple[Found, int]], position: Mapping[SegmentId, int]) -> bool:
         """Hand what was received to the consumer, which is at `position` after it. False if it has gone."""
+        size = sum(each for _, each in found)
         with self.changed:
             while self._bytes + size > limits.CONNECTION_BYTES_MAX and self._bytes and not self._closed:
                 self.changed.wait()
             if self._closed:
                 self._running = False
                 return False
-            self.position = position
+            self._position = position
             self._at_tail = self._at_tail and not size
             self._ready.extend(found)
             self._bytes += size
@@ -213,19 +204,21 @@ class ReadCall:
 
 
 def _received(
-    batch: pa.RecordBatch, metadata: v1.BatchMetadata, position: Mapping[SegmentId, int]
-) -> Iterator[Received]:
+    batch: pa.RecordBatch, metadata: v1.BatchMetadata, position: dict[SegmentId, int]
+) -> Iterator[tuple[StreamDelivery, int]]:
+    """The runs of a batch, with their bytes. Moves `position` past them."""
     begin, row_bytes = 0, batch.nbytes / max(1, batch.num_rows)
     for run in metadata.runs:
-        segment = SegmentId.unpack(run.segment)
+        segment, before = SegmentId.unpack(run.segment), None
         if run.position:
-            position = StreamCut.parse(run.position).as_dict()
-        else:
-            position = {**position, segment: run.stop}
+            position.clear()
+            position.update(StreamCut.parse(run.position).as_dict())
+            before = {**position, segment: run.first}
+        position[segment] = run.stop
         offsets = pa.array(np.frombuffer(run.offsets, "<i8")) if run.offsets else None
         appended: int | pa.Array = run.appended_us
         if run.appended_times:
             appended = pa.array(np.frombuffer(run.appended_times, "<i8")).cast(TIME_TYPE)
-        rows, size = batch.slice(begin, run.rows), 1 + int(run.rows * row_bytes)
-        yield Received(rows, segment, run.first, run.stop, offsets, appended, position, size)
+        rows = SegmentRows(run.first, run.stop, batch.slice(begin, run.rows), appended, offsets)
+        yield StreamDelivery(segment, rows, before), 1 + int(run.rows * row_bytes)
         begin += run.rows

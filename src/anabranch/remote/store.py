@@ -21,7 +21,10 @@ from anabranch.model.rate import Rate
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import Place
 from anabranch.reading.history.cache import RangeCache
+from anabranch.reading.reader import Reader
+from anabranch.reading.row_source import ReaderOptions
 from anabranch.remote.address import BrokerAddress
+from anabranch.remote.broker_rows import BrokerRows
 from anabranch.remote.byte_streams import RemoteByteStreams
 from anabranch.remote.connection import Connection, Credentials
 from anabranch.remote.ephemeral import RemoteEphemeral, RemoteHolds
@@ -30,7 +33,6 @@ from anabranch.remote.history import RemoteHistory
 from anabranch.remote.jobs import RemoteJob
 from anabranch.remote.notifications import RemoteStoreNotifications
 from anabranch.remote.queries import RemoteQueries
-from anabranch.remote.reader import RemoteReader
 from anabranch.remote.shared_state import RemoteSharedState
 from anabranch.remote.steps import Steps
 from anabranch.remote.transactions import RemoteTransaction, RemoteTransactions
@@ -148,19 +150,14 @@ class RemoteStore(Displayed):
         by: TimeKind = "append",
         batch_rows: int = limits.READ_ROWS_MAX,
         rate: Rate | None = None,
-    ) -> RemoteReader:
-        """See `Store.reader` and `RemoteReader`."""
-        opened = RemoteReader(
-            self.connection,
+    ) -> Reader:
+        """See `Store.reader`."""
+        options = ReaderOptions(
+            start=start, end=end, follow=follow, columns=columns, between=between, by=by, batch_rows=batch_rows
+        )
+        opened = Reader(
+            BrokerRows(self.connection, self.runtime, stream, options),
             self.runtime,
-            stream,
-            start=start,
-            end=end,
-            follow=follow,
-            columns=columns,
-            between=between,
-            by=by,
-            batch_rows=batch_rows,
             rate=rate,
             on_close=self.forget,
             window=lambda position: self.watermarks.window(position.stream, position),

@@ -62,6 +62,8 @@ from anabranch.reading.bounds import Place, fetch
 from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.latest import LatestEvents
 from anabranch.reading.reader import Reader
+from anabranch.reading.row_source import ReaderOptions
+from anabranch.reading.store_rows import StoreRows
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.version import VERSION
@@ -340,19 +342,12 @@ class Store(Displayed):
         self._alive()
         self.notifications.freshen(stream)
         ident = self.streams.get(stream).id
+        options = ReaderOptions(
+            start=start, end=end, follow=follow, columns=columns, between=between, by=by, batch_rows=batch_rows
+        )
         reader = Reader(
-            self.catalog,
-            self._logs,
-            self._tail,
+            StoreRows(self.catalog, self._logs, self._tail, self.runtime, ident, options),
             self.runtime,
-            ident,
-            start=start,
-            end=end,
-            follow=follow,
-            columns=columns,
-            between=between,
-            by=by,
-            batch_rows=batch_rows,
             rate=rate,
             on_close=self._forget,
             window=lambda position: self.watermarks.window(ident, position),

@@ -20,6 +20,8 @@ from anabranch.notifications.publisher import COLUMNS, NAME, NotificationPublish
 from anabranch.notifications.subscription import BookmarkCallbacks, Handler, Subscription
 from anabranch.reading.bounds import Place
 from anabranch.reading.reader import Reader
+from anabranch.reading.row_source import ReaderOptions
+from anabranch.reading.store_rows import StoreRows
 from anabranch.store.parts import StoreContext
 from anabranch.streams.manager import Streams
 from anabranch.streams.retention.policy import Retention
@@ -139,20 +141,14 @@ class StoreNotifications(Displayed):
         if not follow:
             self._publisher.advance()
         stream = self._publisher.stream()
-        reader = Reader(
-            self._parts.catalog,
-            self._parts.logs,
-            self._parts.tail,
-            self._parts.runtime,
-            stream,
-            start=start,
-            follow=follow,
-        )
+        parts = self._parts
+        options = ReaderOptions(start=start, follow=follow)
+        rows = StoreRows(parts.catalog, parts.logs, parts.tail, parts.runtime, stream, options)
         return Notifications(
             self._publisher,
-            reader,
-            self._parts.tail,
-            self._parts.runtime,
+            Reader(rows, parts.runtime),
+            parts.tail,
+            parts.runtime,
             translate=translate,
             follow=follow,
             on_close=on_close,

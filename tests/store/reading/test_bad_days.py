@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ import anabranch as ab
 from anabranch import errors
 from anabranch.catalog.port import Reading
 from anabranch.model.ids import LogId
-from anabranch.reading.cursor import StreamDelivery
+from anabranch.reading.row_source import StreamDelivery
 from tests.store.reading.kit import (
     BOTH_TIERS,
     create,
@@ -32,17 +33,17 @@ def test_reading_continues_after_ctrl_c_without_loss_or_duplicates(store: ab.Sto
     create(store)
     write(store, 0, 100)
 
-    def pulled() -> StreamDelivery | None:
-        found = real()
+    def pulled(*args: Any, **options: Any) -> StreamDelivery | None:
+        found = real(*args, **options)
         if found is not None and found.rows.first:
-            r._flow.pull = real  # type: ignore[method-assign]
+            r._source.pull = real  # type: ignore[method-assign]
             raise KeyboardInterrupt
         return found
 
     with reader(store, batch_rows=10) as r:
         found = r.read() if kind == "batches" else next(iter(r))  # from now on it is of this kind
         assert found is not None
-        real, r._flow.pull = r._flow.pull, pulled  # type: ignore[method-assign]
+        real, r._source.pull = r._source.pull, pulled  # type: ignore[method-assign]
         seen = [0] if kind == "events" else list(range(10))
 
         def go_on() -> None:

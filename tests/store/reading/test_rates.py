@@ -13,7 +13,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument
-from anabranch.remote.reader import RemoteReader
+from anabranch.reading.reader import Reader
+from anabranch.reading.row_source import ReaderOptions
+from anabranch.remote.broker_rows import BrokerRows
 from anabranch.runtime.ports import Runtime
 from anabranch.store import Store
 from anabranch.testing.clock import ManualClock
@@ -50,7 +52,12 @@ def reader_of(request: pytest.FixtureRequest, store: Store, clock: ManualClock) 
         store.runtime = inner
         return
     with served(store) as connection:
-        yield lambda **options: RemoteReader(connection, Runtime(clock=clock), "s/a", **options)
+        runtime = Runtime(clock=clock)
+
+        def opened(*, rate: ab.Rate | None = None, **options: Any) -> Reader:
+            return Reader(BrokerRows(connection, runtime, "s/a", ReaderOptions(**options)), runtime, rate=rate)
+
+        yield opened
 
 
 def test_a_reader_hands_out_what_its_rate_allows(reader_of: ReaderOf, clock: ManualClock) -> None:
