@@ -34,7 +34,10 @@ class EventsUnderWay(NamedTuple):
     def next_offset(self) -> int | None:
         """The segment's offset after the events handed out; None if there are none yet."""
         rows, left = self.delivery.rows, length_hint(self.left)
-        done = rows.batch.num_rows - left
-        if not (done and left):
-            return rows.stop if done else None
-        return rows.first + done if rows.offsets is None else rows.offsets[done - 1].as_py() + 1
+        done: int = rows.batch.num_rows - left
+        if not done:
+            return None
+        if not left:
+            return rows.stop
+        last: int = rows.first + done - 1 if rows.offsets is None else rows.offsets[done - 1].as_py()
+        return last + 1
