@@ -168,6 +168,32 @@ def test_a_host_says_what_a_query_is_and_what_an_upgrade_does_and_does_it(
     assert counted(store) == expected
 
 
+@pytest.mark.slow
+def test_a_rollback_keeps_the_state_of_what_is_the_same(store: ab.Store, host: HostProcess) -> None:
+    kept = COUNTS.replace("out.counts", "out.kept")
+    other = "CREATE STREAM out.other AS SELECT device, count(*) AS n FROM STREAM iot.sensors GROUP BY device, count_window(5)"
+    put(store, range(600, 640))
+    store.queries.deploy("two", f"{kept}; {other}")
+    host.wait(lambda: "version 1 runs" in log_of(store, "two"))
+    store.queries.upgrade("two", f"{kept}; {other.replace('(5)', '(7)')}", restart_from="head", replace_results=True)
+    host.wait(lambda: "version 2 runs" in log_of(store, "two") and store.streams.exists("out/other"))
+    host.wait(lambda: {row["n"] for row in rows(store, "out/other")} == {7})
+    line = Line(Path(store.url))
+    found = line("queries", "rollback", "two", "--plan").out
+    assert "keeps state" in found and "restarts" in found
+    assert "has to start over" in line.refused("queries", "rollback", "two")
+    head = store.cuts.head("out/kept")
+    line("queries", "rollback", "two", "--restart-from", "head", "--replace", "--yes")
+    host.wait(lambda: {row["n"] for row in rows(store, "out/other")} == {5})
+    put(store, range(640, 680))
+    expected = by_duckdb(store, until_s=679 - 5)
+    host.wait(lambda: sum(counted(store, "out/kept").values()) >= sum(expected.values()))
+    assert counted(store, "out/kept") == expected
+    assert store.cuts.head("out/kept") == head != store.cuts.head("out/other")
+    store.queries.delete("two", drop_results=True)
+    host.wait(lambda: "two" not in [info.name for info in store.queries.list()])
+
+
 def test_the_command_line_shows_queries_and_deletes_them(
     store: ab.Store, host: HostProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

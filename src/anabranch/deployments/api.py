@@ -245,9 +245,13 @@ class DeployedQueries(Displayed):
         request: str | None = None,
     ) -> QueryInfo:
         """Return to an older version, by default the one before the current one. Whether it runs stays as it is, except
-        that a failed query is started. `start_from`, `by` and `replace_results` are those of `deploy`. Raises QueryNotFound, also
-        for a version that is not kept, Conflict, InvalidArgument."""
-        restart = _restart(start_from, by, replace_results)
+        that a failed query is started.
+
+        Every statement that can keep its state does, as in `upgrade`; the others start over at `start_from`, and with
+        `replace_results` their results take the place of the earlier ones. Without a place such a rollback ends in the
+        state `failed`, having changed nothing. Raises QueryNotFound, also for a version that is not kept, Conflict,
+        InvalidArgument."""
+        restart = replace(_restart(start_from, by, replace_results) or QueryRestart((), by), upgrade=True)
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
@@ -260,7 +264,11 @@ class DeployedQueries(Displayed):
                     raise QueryNotFound(name, row.version - 1)
                 number = older[-1]
             need_version(txn, name, number)
-            put_query(txn, _changed(row, now, version=number, restart=restart, start=row.wanted == "running"))
+            stays = number == row.version and start_from is None
+            found = _changed(
+                row, now, version=number, restart=None if stays else restart, start=row.wanted == "running"
+            )
+            put_query(txn, found)
             return {}
 
         self._changes.apply(f"roll back query {name} to {version} {restart}", request, change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch import limits
-from anabranch.catalog.state.query import QueryLease
+from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow
 from anabranch.deployments import hosting
 from anabranch.errors import Conflict, InvalidArgument, QueryNotFound, RequestMismatch, TooLarge
 from anabranch.model.ids import Micros
@@ -44,6 +44,24 @@ def test_a_rollback_returns_to_a_version_and_makes_none(anywhere: Store) -> None
     with pytest.raises(QueryNotFound, match="has no version 4"):
         queries.rollback("q", 4)
     assert len(queries.versions("q")) == 3
+
+
+def test_a_rollback_keeps_what_state_it_can(store: Store) -> None:
+    def row() -> QueryRow:
+        with store.catalog.reading() as txn:
+            found = txn.state(QUERY, "q")
+        assert found is not None
+        return found
+
+    for text in ("one", "two"):
+        store.queries.deploy("q", text)
+    store.queries.rollback("q")
+    assert row().restart == QueryRestart((), upgrade=True)
+    before = row()
+    store.queries.rollback("q", 1)
+    assert row() == before
+    store.queries.rollback("q", 2, start_from="head", replace_results=True)
+    assert row().restart == QueryRestart(("head",), replace=True, upgrade=True)
 
 
 def test_what_is_wanted_follows_start_and_stop(anywhere: Store) -> None:

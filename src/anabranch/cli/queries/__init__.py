@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from anabranch.cli.options import new_app
-from anabranch.cli.queries.deploy import deploy, rollback
+from anabranch.cli.queries.deploy import deploy
 from anabranch.cli.queries.lifecycle import delete, start, stop
 from anabranch.cli.queries.listing import list_queries, show, versions
 from anabranch.cli.queries.logs import logs
 from anabranch.cli.queries.prepare import prepare
 from anabranch.cli.queries.results import results, state
+from anabranch.cli.queries.rollback import rollback
 from anabranch.cli.queries.serve import serve
 from anabranch.cli.queries.top import top
 from anabranch.cli.queries.upgrade import upgrade

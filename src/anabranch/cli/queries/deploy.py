@@ -1,4 +1,4 @@
-"""Deploys a query, and returns to an older version of one."""
+"""Deploys a query."""
 
 from __future__ import annotations
 
@@ -81,33 +81,6 @@ def deploy(
             replace_results=replace,
             start=start,
             standby=cast("StandbyKind | None", standby),  # checked there
-        )
-    print_change(info, as_json)
-
-
-def rollback(
-    name: NameArgument,
-    version: Annotated[
-        int | None, typer.Argument(metavar="[VERSION]", help="Default: the one before.", show_default=False)
-    ] = None,
-    start_from: StartFromOption = None,
-    by: StartByOption = "append",
-    replace: ReplaceOption = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
-    store: StoreOption = None,
-) -> None:
-    """Return to an older version of a query. --from is needed as for `deploy`.
-
-    Examples:
-
-      anabranch queries rollback means
-      anabranch queries rollback means 3 --from head --replace --yes
-    """
-    with open_store(store) as opened:
-        confirm_replace("query", name, start_from, replace=replace, yes=yes)
-        info = opened.queries.rollback(
-            name, version, start_from=parse_starts(opened, start_from), by=time_kind(by), replace_results=replace
         )
     print_change(info, as_json)
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from anabranch.store import Store
 
 
+PlanOption = Annotated[bool, typer.Option("--plan", help="Say what it would do, and do nothing.")]
+
+
 def upgrade(
     name: NameArgument,
     file: FileArgument,
@@ -31,7 +34,7 @@ def upgrade(
     trigger: Annotated[
         str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: as it is.")
     ] = None,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Say what it would do, and do nothing.")] = False,
+    plan_only: PlanOption = False,
     restart_from: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,7 +91,7 @@ def upgrade(
     with open_store(store) as opened:
         text, parameters = read_statements(file), parse_pairs(param, "a parameter") if param else None
         if plan_only:
-            _print_plan(_plan(opened, name, text, parameters), as_json)
+            print_plan(upgrade_plan(opened, name, text, parameters), as_json)
             return
         if replay:
             if not keep:
@@ -104,7 +107,7 @@ def upgrade(
             )
             info = wait_for_replay(opened, info) if wait else info
         else:
-            _check(_plan(opened, name, text, parameters), restart_from, replace=replace, yes=yes)
+            _check(upgrade_plan(opened, name, text, parameters), restart_from, replace=replace, yes=yes)
             info = opened.queries.upgrade(
                 name,
                 text,
@@ -126,7 +129,7 @@ def _check(found: UpgradePlan, restart_from: Sequence[str] | None, *, replace: b
         confirm(f"Drop the earlier results in {', '.join(found.restarts) or 'no stream'}?", yes=yes)
 
 
-def _plan(store: Store, name: str, text: str, parameters: Mapping[str, str] | None) -> UpgradePlan:
+def upgrade_plan(store: Store, name: str, text: str, parameters: Mapping[str, str] | None) -> UpgradePlan:
     """What an upgrade would do; through a broker, a host says it."""
     from anabranch.remote.address import is_broker
 
@@ -143,7 +146,8 @@ def _plan(store: Store, name: str, text: str, parameters: Mapping[str, str] | No
     return plan_upgrade(record.get(store.catalog, name), versions, plan(text, parameters))
 
 
-def _print_plan(found: UpgradePlan, as_json: bool) -> None:
+def print_plan(found: UpgradePlan, as_json: bool) -> None:
+    """Print what becomes of each statement."""
     from dataclasses import asdict
 
     if as_json:
