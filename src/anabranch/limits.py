@@ -295,6 +295,12 @@ DEPLOYMENT_ANSWER_S: Final = 120.0  # for which somebody who asks a host waits: 
 DEPLOYMENT_STATE_ROWS_MAX: Final = 1_000  # of a query's state that one answer holds
 DEPLOYMENT_STATE_BYTES_MAX: Final = 512 * KIB  # as JSON; with more than one row
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
+DEPLOYMENT_FILES_MAX: Final = 32  # wheels, WebAssembly modules and resources of one version
+DEPLOYMENT_FILES_BYTES_MAX: Final = 32 * MIB  # of these together
+DEPLOYMENT_ALL_FILES_BYTES_MAX: Final = 512 * MIB  # of the files of all versions of all queries of a store
+WHEEL_ENTRIES_MAX: Final = 10_000  # files in one wheel
+WHEEL_UNPACKED_BYTES_MAX: Final = 64 * MIB  # of all of them, decompressed
+TRUSTED_KEYS_MAX: Final = 100  # public keys whose signatures a store accepts
 
 # WebAssembly modules
 MODULE_BYTES_MAX: Final = MIB  # of one module

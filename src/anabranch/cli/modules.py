@@ -11,8 +11,7 @@ import typer
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note
-from anabranch.errors import InvalidArgument
-from anabranch.errors.optional import optional
+from anabranch.cli.wasm_file import read_module
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.module_version import ModuleVersion
@@ -56,7 +55,7 @@ def add(
       anabranch query 'SELECT device, wasm.score(celsius) FROM iot.sensors'
     """
     with open_store(store) as opened:
-        version = opened.modules.add(name, _read(file), signatures=signature or ())
+        version = opened.modules.add(name, read_module(file), signatures=signature or ())
     if as_json:
         print_json(_json(version))
         return
@@ -104,21 +103,6 @@ def remove(name: NameArgument, yes: YesOption = False, store: StoreOption = None
         confirm(f"Remove module '{name}' with {count} version{'s' * (count != 1)}?", yes=yes)
         opened.modules.remove(name)
     print_note(f"module '{name}' is removed")
-
-
-def _read(file: Path) -> bytes:
-    try:
-        code = file.read_bytes()
-    except OSError as exc:
-        raise InvalidArgument(f"the module can't be read: {exc}") from exc
-    if file.suffix.lower() != ".wat":
-        return code
-    with optional("reading WebAssembly as text", "wasm"):
-        import wasmtime
-    try:
-        return bytes(wasmtime.wat2wasm(code))
-    except wasmtime.WasmtimeError as exc:
-        raise InvalidArgument(f"{file} is not WebAssembly as text: {' '.join(str(exc).split())}") from exc
 
 
 def _print(versions: Sequence[ModuleVersion], columns: _Columns, *, as_json: bool) -> None:

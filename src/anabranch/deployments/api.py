@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +14,7 @@ from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow, Standby
 from anabranch.catalog.state.query_question import CommittedState, StateWanted, UpgradePlan, ValidatedQuery
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.display import Displayed
+from anabranch.deployments.files import check_files, contents_of, put_contents
 from anabranch.deployments.info import QueryInfo, info_of
 from anabranch.deployments.questions import ask
 from anabranch.deployments.record import (
@@ -25,11 +24,12 @@ from anabranch.deployments.record import (
     need_query,
     need_version,
     put_query,
-    put_version,
     versions_of,
 )
 from anabranch.deployments.replay import add_replay, refuse_replayed, replay_name, replays_of
 from anabranch.deployments.results import open_results, result_stream
+from anabranch.deployments.signatures import check_signed
+from anabranch.deployments.versions import next_version, put_new, version_digest
 from anabranch.errors import Conflict, InvalidArgument, NoResultsYet, QueryNotFound, TooLarge
 from anabranch.model.amounts import to_duration
 from anabranch.model.cut import HEAD
@@ -72,6 +72,8 @@ class DeployedQueries(Displayed):
         replace_results: bool = False,
         start: bool = True,
         standby: StandbyKind | None = None,
+        files: Mapping[str, bytes] | None = None,
+        signature: str | None = None,
         request: str | None = None,
     ) -> QueryInfo:
         """Deploy a query, or a new version of it, and have it run, or with `start=False` leave it stopped. What is equal to
@@ -88,8 +90,14 @@ class DeployedQueries(Displayed):
         `standby` says what waits to take over when the query's driver or host ends: `warm`, a started driver without the
         query's state (the default), or `hot`, one that runs the query too and publishes nothing. None leaves it as it is.
 
+        `files` are what the statements use, by name: pure wheels (`….whl`), whose functions they call, WebAssembly modules
+        (`….wasm`) and resources that those functions read. They are a part of the version, and are checked but not run
+        here. `signature` is one of the statements, parameters and files; with trusted keys in the store
+        (`anabranch.deployments.signatures`) it has to be there, and by one of these.
+
         The statements are parsed by the host: a query that is not valid ends in the state `failed`. Raises
-        InvalidArgument, TooLarge; Conflict while a query of this name is being deleted.
+        InvalidArgument, TooLarge; PermissionDenied without a signature that is needed; Conflict while a query of this name
+        is being deleted.
         """
         check_query_name(name)
         if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
@@ -98,7 +106,8 @@ class DeployedQueries(Displayed):
         if standby not in (None, "warm", "hot"):
             raise InvalidArgument(f"expected standby as 'warm' or 'hot', got {standby!r:.100}")
         values = dict(sorted((parameters or {}).items()))
-        digest = _digest(text, values, trigger_us)
+        listed = check_files(files or {})
+        digest = version_digest(text, values, trigger_us, listed, signature)
 
         def change(txn: Writing, now: Micros) -> Result:
             row = txn.state(QUERY, name)
@@ -108,9 +117,11 @@ class DeployedQueries(Displayed):
             current = None if row is None else need_version(txn, name, row.version)
             if current is None or current.digest != digest:
                 number = max((each.number for each in versions_of(txn, name)), default=0) + 1
-                put_version(txn, QueryVersion(name, number, digest, text, values, trigger_us, now))
+                made = QueryVersion(name, number, digest, text, values, trigger_us, now, listed, signature)
+                put_new(txn, made, files)
             else:
                 number = current.number
+                check_signed(txn, current)
             if row is None:
                 row = QueryRow(name, now, now, "stopped", number, 0, state="stopped")
             row = replace(row, standby=standby or row.standby)
@@ -131,15 +142,18 @@ class DeployedQueries(Displayed):
         restart_from: Place | Sequence[Place] | None = None,
         by: TimeKind = "append",
         replace_results: bool = False,
+        files: Mapping[str, bytes] | None = None,
+        signature: str | None = None,
         request: str | None = None,
     ) -> QueryInfo:
         """Deploy a new version of a query, of which every statement that can keep its state does: see `plan`.
 
         Those that can't start over at `restart_from` (a place, or one for each source; `by`: the kind of time), and with
         `replace_results` their results take the place of the earlier ones. Without it such an upgrade ends in the state
-        `failed`, having changed nothing, and `rollback` goes on with the version before. `parameters` and `trigger` are by
-        default those of the present version. Whether the query runs stays as it is, except that a failed one is started.
-        Raises QueryNotFound, InvalidArgument, TooLarge, Conflict.
+        `failed`, having changed nothing, and `rollback` goes on with the version before. `parameters`, `trigger` and `files`
+        are by default those of the present version; files that are given take the place of all of these. `signature` as in
+        `deploy`. Whether the query runs stays as it is, except that a failed one is started. Raises QueryNotFound,
+        InvalidArgument, TooLarge, PermissionDenied, Conflict.
         """
         if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
             raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
@@ -147,23 +161,22 @@ class DeployedQueries(Displayed):
         restart = replace(restart, upgrade=True)
         given = None if parameters is None else dict(sorted(parameters.items()))
         trigger_us = None if trigger is None else to_duration(trigger)
+        listed = None if files is None else check_files(files)
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
             _refuse_deleted(row)
             refuse_replayed(txn, row)
             current = need_version(txn, name, row.version)
-            values = dict(current.parameters) if given is None else given
-            every = current.trigger_us if trigger_us is None else trigger_us
-            digest = _digest(text, values, every)
-            if digest == current.digest:
-                return {}
             number = max(each.number for each in versions_of(txn, name)) + 1
-            put_version(txn, QueryVersion(name, number, digest, text, values, every, now))
+            made = next_version(current, name, number, now, text, given, trigger_us, listed, signature)
+            if made.digest == current.digest:
+                return {}
+            put_new(txn, made, files)
             put_query(txn, _changed(row, now, version=number, restart=restart, start=row.wanted == "running"))
             return {}
 
-        what = hashlib.sha256(json.dumps([text, given, trigger_us]).encode()).hexdigest()
+        what = version_digest(text, given, trigger_us, listed, signature)
         self._changes.apply(f"upgrade query {name} {what} {restart}", request, change)
         return self.get(name)
 
@@ -177,6 +190,8 @@ class DeployedQueries(Displayed):
         parameters: Mapping[str, str] | None = None,
         trigger: timedelta | int | str | None = None,
         keep_results: bool = True,
+        files: Mapping[str, bytes] | None = None,
+        signature: str | None = None,
         request: str | None = None,
     ) -> QueryInfo:
         """Build the results of a query anew from `start_from` beside the present ones, and let them take their place.
@@ -187,30 +202,33 @@ class DeployedQueries(Displayed):
         query continues from where the replay is, as the new version. Readers that are open go on reading the earlier
         results. Deleting the replay gives it up.
 
-        `text`, `parameters` and `trigger` are by default those of the present version; `start_from` and `by` are those of
-        `deploy`. Raises QueryNotFound, Conflict if the query is being replayed already, InvalidArgument, TooLarge.
+        `text`, `parameters`, `trigger` and `files` are by default those of the present version; `signature`, `start_from` and
+        `by` are those of `deploy`. Raises QueryNotFound, Conflict if the query is being replayed already, InvalidArgument,
+        TooLarge, PermissionDenied.
         """
         if text is not None and len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
             raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
         restart = _restart(start_from, by, False)
         trigger_us = None if trigger is None else to_duration(trigger)
+        given = None if parameters is None else dict(sorted(parameters.items()))
+        listed = None if files is None else check_files(files)
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
             _refuse_deleted(row)
             current = need_version(txn, name, row.version)
-            sql = current.text if text is None else text
-            values = dict(sorted((current.parameters if parameters is None else parameters).items()))
-            every = current.trigger_us if trigger_us is None else trigger_us
             number = max(each.number for each in versions_of(txn, name)) + 1
             made = check_query_name(replay_name(name, number))
-            version = QueryVersion(made, number, _digest(sql, values, every), sql, values, every, now)
+            version = next_version(current, made, number, now, text, given, trigger_us, listed, signature)
             replayed = QueryRow(made, now, now, "running", number, 1, restart, replaces=name, keeps=keep_results)
+            check_signed(txn, version)
+            if files:
+                put_contents(txn, version.files, files)
             add_replay(txn, row, version, replayed)
             return {"replay": made}
 
-        given = hashlib.sha256(json.dumps([text, parameters, trigger_us, keep_results]).encode()).hexdigest()
-        made = self._changes.apply(f"replay query {name} {given} {restart}", request, change)
+        what = version_digest(text, given, trigger_us, listed, signature)
+        made = self._changes.apply(f"replay query {name} {what} {keep_results} {restart}", request, change)
         return self.get(str(made["replay"]))
 
     def plan(self, name: str, text: str, *, parameters: Mapping[str, str] | None = None) -> UpgradePlan:
@@ -250,7 +268,7 @@ class DeployedQueries(Displayed):
         Every statement that can keep its state does, as in `upgrade`; the others start over at `start_from`, and with
         `replace_results` their results take the place of the earlier ones. Without a place such a rollback ends in the
         state `failed`, having changed nothing. Raises QueryNotFound, also for a version that is not kept, Conflict,
-        InvalidArgument."""
+        InvalidArgument, PermissionDenied for a version that is not signed as it has to be."""
         restart = replace(_restart(start_from, by, replace_results) or QueryRestart((), by), upgrade=True)
 
         def change(txn: Writing, now: Micros) -> Result:
@@ -263,7 +281,7 @@ class DeployedQueries(Displayed):
                 if not older:
                     raise QueryNotFound(name, row.version - 1)
                 number = older[-1]
-            need_version(txn, name, number)
+            check_signed(txn, need_version(txn, name, number))
             stays = number == row.version and start_from is None
             found = _changed(
                 row, now, version=number, restart=None if stays else restart, start=row.wanted == "running"
@@ -339,6 +357,20 @@ class DeployedQueries(Displayed):
         with self._catalog.reading() as txn:
             need_query(txn, name)
             return versions_of(txn, name)
+
+    def file(self, name: str, file: str, version: int | None = None) -> bytes:
+        """The content of a file of a version, by default of the present one. Raises QueryNotFound, InvalidArgument for a name
+        that is none of its files, CorruptCatalog."""
+        with self._catalog.reading() as txn:
+            row = need_query(txn, name)
+            found = need_version(txn, name, row.version if version is None else version)
+            listed = [each for each in found.files if each.name == file]
+            if not listed:
+                known = ", ".join(each.name for each in found.files) or "none"
+                raise InvalidArgument(
+                    f"version {found.number} of query '{name}' has no file '{file:.100}'; it has: {known}"
+                )
+            return contents_of(txn, listed)[file]
 
     def results(
         self,
@@ -445,7 +477,3 @@ def _restart(places: Place | Sequence[Place] | None, by: TimeKind, replace_resul
         return None
     several = places if isinstance(places, list | tuple) else [places]
     return QueryRestart(tuple(map(place_text, several)), by, replace_results)
-
-
-def _digest(text: str, parameters: Mapping[str, str], trigger_us: int) -> str:
-    return hashlib.sha256(json.dumps([text, parameters, trigger_us], sort_keys=True).encode()).hexdigest()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.query import QUERY, QueryRow
 from anabranch.catalog.state.query_version import QUERY_VERSION, QueryVersion, VersionKey, versions_prefix
+from anabranch.deployments.files import drop_contents
 from anabranch.errors import QueryNotFound
 from anabranch.model.names import INTERNAL_SCOPE, StreamName, check_plain_name
 
@@ -61,9 +63,8 @@ def put_query(txn: Writing, row: QueryRow) -> None:
 
 
 def drop_query(txn: Writing, name: str) -> None:
-    """Remove a query with its versions."""
-    for version in versions_of(txn, name):
-        txn.drop_state(QUERY_VERSION, VersionKey(name, version.number))
+    """Remove a query with its versions, and with files that no other version has."""
+    _drop_versions(txn, versions_of(txn, name))
     txn.drop_state(QUERY, name)
 
 
@@ -81,7 +82,13 @@ def need_version(txn: Reading, name: str, number: int) -> QueryVersion:
 
 
 def put_version(txn: Writing, version: QueryVersion) -> None:
-    """Store a version, and remove the oldest beyond `limits.DEPLOYMENT_VERSIONS_MAX`."""
+    """Store a version, and remove the oldest beyond `limits.DEPLOYMENT_VERSIONS_MAX`. The contents of its files are there
+    already."""
     txn.put_state(QUERY_VERSION, VersionKey(version.query, version.number), version)
-    for old in versions_of(txn, version.query)[: -limits.DEPLOYMENT_VERSIONS_MAX]:
-        txn.drop_state(QUERY_VERSION, VersionKey(version.query, old.number))
+    _drop_versions(txn, versions_of(txn, version.query)[: -limits.DEPLOYMENT_VERSIONS_MAX])
+
+
+def _drop_versions(txn: Writing, versions: Sequence[QueryVersion]) -> None:
+    for version in versions:
+        txn.drop_state(QUERY_VERSION, VersionKey(version.query, version.number))
+    drop_contents(txn, versions)

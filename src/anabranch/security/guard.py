@@ -9,9 +9,10 @@ from typing import Literal, Protocol
 
 from anabranch.model.ids import Micros
 
-Operation = Literal["read", "write", "create", "manage", "admin"]
+Operation = Literal["read", "write", "create", "manage", "admin", "code"]
 """`read`: events and descriptions. `write`: append events, transactions, reader groups' positions. `create`: new streams
-and scopes. `manage`: change or delete streams and scopes. `admin`: the store itself, and places of the server."""
+and scopes. `manage`: change or delete streams and scopes. `admin`: the store itself, and places of the server. `code`: have
+hosts of queries run Python code."""
 
 Holdable = Literal["connections", "followers", "memory"]
 """What a call has for as long as it lasts: `connections` and `followers` are counted, `memory` is in bytes."""

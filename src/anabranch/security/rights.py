@@ -20,7 +20,8 @@ BUILT_IN_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "reader": frozenset({"read"}),
         "writer": frozenset({"read", "write"}),
         "operator": frozenset({"read", "write", "create", "manage"}),
-        "admin": frozenset(OPERATIONS),
+        "admin": frozenset({"read", "write", "create", "manage", "admin"}),
+        "coder": frozenset({"code"}),
     }
 )
 

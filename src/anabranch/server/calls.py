@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from anabranch.catalog.state.query import QUERY
 from anabranch.core.redact import shown_address
+from anabranch.deployments.record import need_version
 from anabranch.errors import (
     AnabranchError,
     InvalidArgument,
@@ -70,6 +72,8 @@ def authorize(broker: Broker, principal: Principal, need: Need, verb: str = "") 
     if need.kind == "place":
         broker.guard.authorize_place(principal, str(need.resource), verb=verb)
         return shown_address(str(need.resource))
+    if need.kind == "query" and not _has_python(broker.store, need.resource):
+        return None
     resource = resolve(broker.store, need)
     broker.guard.authorize(principal, need.operation, resource, verb=verb)
     return resource
@@ -91,7 +95,7 @@ def resolve(store: Store, need: Need) -> str | None:
     """The resource of a need by its present name: `scope/stream`, `scope/` or None for the store. A name that means
     nothing stays as it is, so that who may not use it does not learn that. Raises InvalidName."""
     match need.kind:
-        case "store":
+        case "store" | "query":
             return None
         case "stream":
             return _stream(store, need.resource)
@@ -137,6 +141,13 @@ def _job_target(store: Store, job: Any) -> str | None:
         return str(StreamName.parse(row.target)) if "/" in row.target else f"{row.target}/"
     except (JobNotFound, InvalidName):  # the target of an archive is a place, which is the store's business
         return None
+
+
+def _has_python(store: Store, query: Any) -> bool:
+    """Whether the present version of a query has Python code. A name that means nothing has none."""
+    with store.catalog.reading() as txn:
+        row = txn.state(QUERY, query) if isinstance(query, str) else None
+        return row is not None and need_version(txn, row.name, row.version).has_python
 
 
 def _record(

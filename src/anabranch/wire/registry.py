@@ -20,7 +20,7 @@ from anabranch.catalog.state.query_question import (
     ValidatedQuery,
     ValidatedStatement,
 )
-from anabranch.catalog.state.query_version import QueryVersion
+from anabranch.catalog.state.query_version import QueryFile, QueryVersion
 from anabranch.core.copy import CopiedRange, CopyResult, Filtered
 from anabranch.core.group import Checkpoint, GroupState, Member
 from anabranch.core.stitch import JoinResult, MovedRange
@@ -149,6 +149,7 @@ RECORDS: Final[tuple[type, ...]] = (
     OriginPart,
     PinnedBytes,
     ProducerInfo,
+    QueryFile,
     QueryInfo,
     QueryVersion,
     DeclaredParameter,

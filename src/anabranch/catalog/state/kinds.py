@@ -40,6 +40,7 @@ from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.pipeline_results import PIPELINE_RESULTS
 from anabranch.catalog.state.published import PUBLISHED
 from anabranch.catalog.state.query import QUERY
+from anabranch.catalog.state.query_content import QUERY_CONTENT
 from anabranch.catalog.state.query_question import QUERY_QUESTION
 from anabranch.catalog.state.query_version import QUERY_VERSION
 from anabranch.catalog.state.rebuilt import REBUILT
@@ -51,6 +52,7 @@ from anabranch.catalog.state.retention_run import RETENTION_RUN
 from anabranch.catalog.state.scaling import SCALING
 from anabranch.catalog.state.store_id import STORE_ID
 from anabranch.catalog.state.transaction import TRANSACTION
+from anabranch.catalog.state.trusted_key import TRUSTED_KEY
 from anabranch.catalog.state.upkeep_failure import UPKEEP_FAILURE
 from anabranch.errors import CorruptCatalog
 
@@ -91,6 +93,7 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             PIPELINE_RESULTS,
             PUBLISHED,
             QUERY,
+            QUERY_CONTENT,
             QUERY_QUESTION,
             QUERY_VERSION,
             REBUILT,
@@ -102,6 +105,7 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             SCALING,
             STORE_ID,
             TRANSACTION,
+            TRUSTED_KEY,
             UPKEEP_FAILURE,
         )
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from anabranch.catalog.state.codec import codec_of
 from anabranch.catalog.state.kind import StateKind, numbered_key, state_kind, versioned
 from anabranch.model.ids import Micros
 
+FileKind: TypeAlias = Literal["wheel", "wasm", "resource"]
 FORMAT: Final = 1
 
 
@@ -21,9 +22,21 @@ class VersionKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class QueryFile:
+    """A file that belongs to a version: a wheel of Python code, a WebAssembly module, or a resource that code reads.
+    `digest` is the SHA-256 of its content, in hex, under which the content is kept; `size` is in bytes."""
+
+    name: str
+    kind: FileKind
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueryVersion:
-    """What a driver runs: statements, the values of their parameters, and the time between micro-batches of those
-    without one of their own. `digest` is the SHA-256 of these, in hex."""
+    """What a driver runs: statements, the values of their parameters, the files that they use, by name, and the time between
+    micro-batches of those without one of their own. `digest` is the SHA-256 of these, in hex. `signature` is one of the
+    statements, parameters and files; see `anabranch.deployments.signatures`."""
 
     query: str
     number: int
@@ -32,6 +45,13 @@ class QueryVersion:
     parameters: Mapping[str, str]
     trigger_us: int
     created_at: Micros
+    files: tuple[QueryFile, ...] = ()
+    signature: str | None = None
+
+    @property
+    def has_python(self) -> bool:
+        """True if it brings Python code, which runs in a driver of its own."""
+        return any(file.kind == "wheel" for file in self.files)
 
 
 def versions_prefix(query: str) -> str:
@@ -56,6 +76,14 @@ QUERY_VERSION: Final[StateKind[VersionKey, QueryVersion]] = state_kind(
             {"size": "10 seconds"},
             1_000_000,
             Micros(1_767_225_660_000_000),
+            (
+                QueryFile(
+                    "model.json",
+                    "resource",
+                    "93a44bbb96c751218e4c00d479e4c14358122a389acca16205b1e4d0dc5f9476",
+                    512,
+                ),
+            ),
         ),
     ),
 )

@@ -11,7 +11,9 @@ from anabranch.cli.queries.prepare import prepare
 from anabranch.cli.queries.results import results, state
 from anabranch.cli.queries.rollback import rollback
 from anabranch.cli.queries.serve import serve
+from anabranch.cli.queries.sign import sign
 from anabranch.cli.queries.top import top
+from anabranch.cli.queries.trust import trust
 from anabranch.cli.queries.upgrade import upgrade
 from anabranch.cli.queries.validate import validate
 
@@ -24,5 +26,5 @@ app.command()(serve)
 app.command()(deploy)
 app.command()(upgrade)
 app.command("list")(list_queries)
-for verb in (show, top, start, stop, logs, results, state, versions, rollback, delete, validate, prepare):
+for verb in (show, top, start, stop, logs, results, state, versions, rollback, delete, validate, sign, trust, prepare):
     app.command()(verb)

@@ -10,6 +10,14 @@ import typer
 from anabranch.cli.confirm import YesOption
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.queries.arguments import NameArgument
+from anabranch.cli.queries.files import (
+    ResourceOption,
+    SignatureOption,
+    WasmOption,
+    WheelOption,
+    read_files,
+    read_signature,
+)
 from anabranch.cli.queries.info import print_change
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
@@ -48,6 +56,10 @@ def deploy(
             show_default=False,
         ),
     ] = None,
+    wheel: WheelOption = None,
+    wasm: WasmOption = None,
+    resource: ResourceOption = None,
+    signature: SignatureOption = None,
     start_from: StartFromOption = None,
     by: StartByOption = "append",
     replace: ReplaceOption = False,
@@ -61,10 +73,13 @@ def deploy(
     it goes on where it was. Otherwise --from says where the new version begins, without earlier state; its results
     follow the earlier ones, or with --replace take their place.
 
+    Wheels, modules and resources are a part of the version: they are kept with it, and come back with it.
+
     Examples:
 
       anabranch queries deploy means means.sql
       anabranch queries deploy means means.sql --standby hot
+      anabranch queries deploy scores scores.sql --wheel scoring-1.0-py3-none-any.whl --resource model.json
       anabranch queries deploy means means.sql --param size='1 minute' --from -1d --replace --yes
     """
     with open_store(store) as opened:
@@ -81,6 +96,8 @@ def deploy(
             replace_results=replace,
             start=start,
             standby=cast("StandbyKind | None", standby),  # checked there
+            files=read_files(wheel, wasm, resource),
+            signature=read_signature(signature),
         )
     print_change(info, as_json)
 

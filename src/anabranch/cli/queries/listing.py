@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, put_line, strong
 from anabranch.cli.queries.arguments import NameArgument
+from anabranch.cli.queries.files import files_text
 from anabranch.cli.queries.info import info_to_json, standby_text, state_text
+from anabranch.model.amounts import size_text
 
 
 def list_queries(as_json: JsonOption = False, store: StoreOption = None) -> None:
@@ -94,6 +98,8 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
     )
     if version is not None:
         put_line()
+        for file in version.files:
+            put_line(f"  {file.kind} {file.name}: {size_text(file.size)}, SHA-256 {file.digest}")
         for label, text in version.parameters.items():
             put_line(f"  {label} = {text}")
         for line in version.text.strip().splitlines():
@@ -119,19 +125,23 @@ def versions(name: NameArgument, as_json: JsonOption = False, store: StoreOption
                     "created_at": iso_time(each.created_at),
                     "parameters": dict(each.parameters),
                     "text": each.text,
+                    "files": [asdict(file) for file in each.files],
+                    "signature": each.signature,
                 }
                 for each in found
             ]
         )
         return
     print_columns(
-        ("VERSION", "", "DEPLOYED", "DIGEST", "PARAMETERS"),
+        ("VERSION", "", "DEPLOYED", "DIGEST", "SIGNED", "FILES", "PARAMETERS"),
         [
             (
                 each.number,
                 strong("current") if each.number == current else "",
                 iso_time(each.created_at),
                 each.digest[:12],
+                "yes" if each.signature else "-",
+                files_text([file.name for file in each.files]),
                 ", ".join(f"{key}={value}" for key, value in each.parameters.items()),
             )
             for each in found

@@ -11,6 +11,14 @@ from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.output import print_columns, print_json
 from anabranch.cli.queries.arguments import NameArgument
+from anabranch.cli.queries.files import (
+    ResourceOption,
+    SignatureOption,
+    WasmOption,
+    WheelOption,
+    read_files,
+    read_signature,
+)
 from anabranch.cli.queries.info import print_change
 from anabranch.cli.queries.replay import wait_for_replay
 from anabranch.cli.ranges import time_kind
@@ -63,6 +71,10 @@ def upgrade(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="With --replay: wait until the new results have taken over.")
     ] = True,
+    wheel: WheelOption = None,
+    wasm: WasmOption = None,
+    resource: ResourceOption = None,
+    signature: SignatureOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -70,7 +82,7 @@ def upgrade(
     """Deploy a changed file as a new version, and keep the state of every statement whose change allows it.
 
     --plan says for each statement whether it keeps its state, restarts or is refused, and why. What restarts needs
-    --restart-from. Without --param the parameters stay as they are.
+    --restart-from. Without --param the parameters stay as they are, and without --wheel, --wasm and --resource the files.
 
     With --replay the query goes on undisturbed while a second one, NAME-replay-VERSION, computes all results anew from the
     given position. Once that one has caught up, both are swapped in one step: the new results take over the names, and the
@@ -90,6 +102,7 @@ def upgrade(
         raise InvalidArgument("--drop and --no-wait belong to --replay, which is missing")
     with open_store(store) as opened:
         text, parameters = read_statements(file), parse_pairs(param, "a parameter") if param else None
+        files = read_files(wheel, wasm, resource)
         if plan_only:
             print_plan(upgrade_plan(opened, name, text, parameters), as_json)
             return
@@ -104,6 +117,8 @@ def upgrade(
                 parameters=parameters,
                 trigger=trigger,
                 keep_results=keep,
+                files=files,
+                signature=read_signature(signature),
             )
             info = wait_for_replay(opened, info) if wait else info
         else:
@@ -116,6 +131,8 @@ def upgrade(
                 restart_from=parse_starts(opened, restart_from),
                 by=time_kind(by),
                 replace_results=replace,
+                files=files,
+                signature=read_signature(signature),
             )
     print_change(info, as_json)
 

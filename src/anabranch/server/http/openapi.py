@@ -21,6 +21,14 @@ _TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 _TEXT: Final = {"type": "string"}
 _NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"}
 
+_FILES: Final[dict[str, Any]] = {
+    "files": {
+        "type": "object",
+        "additionalProperties": {"type": "string", "contentEncoding": "base64"},
+        "description": "Wheels (.whl), WebAssembly modules (.wasm) and resources by name. An upgrade keeps them by default.",
+    },
+    "signature": {"type": "string", "description": "What `anabranch queries sign` writes."},
+}
 _STARTING_OVER: Final[Mapping[str, Any]] = {
     "from": {
         "description": "Start over there: head, tail, a time, a cut; or a list of one for each source.",
@@ -261,14 +269,28 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
     },
     "QueryVersion": {
         "type": "object",
-        "required": ["number", "digest", "created_at", "parameters", "trigger_us", "sql"],
+        "required": ["number", "digest", "created_at", "parameters", "trigger_us", "sql", "files", "signature"],
         "properties": {
             "number": {"type": "integer"},
-            "digest": {"type": "string", "description": "The SHA-256 of its SQL, parameters and trigger."},
+            "digest": {"type": "string", "description": "The SHA-256 of all that makes it."},
             "created_at": _TEXT,
             "parameters": {"type": "object", "additionalProperties": _TEXT},
             "trigger_us": {"type": "integer"},
             "sql": _TEXT,
+            "files": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name", "kind", "digest", "size"],
+                    "properties": {
+                        "name": _TEXT,
+                        "kind": {**_TEXT, "enum": ["wheel", "wasm", "resource"]},
+                        "digest": {"type": "string", "description": "The SHA-256 of its content."},
+                        "size": {"type": "integer", "description": "In bytes."},
+                    },
+                },
+            },
+            "signature": {"type": ["string", "null"]},
         },
     },
     "NewQuery": {
@@ -284,6 +306,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                 "enum": ["warm", "hot"],
                 "description": "What takes over when its driver or host ends. Default: as it is, at first warm.",
             },
+            **_FILES,
             **_STARTING_OVER,
         },
         "additionalProperties": False,
@@ -301,6 +324,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "sql": _TEXT,
             "parameters": {"type": "object", "additionalProperties": _TEXT, "description": "Default: as they are."},
             "trigger": {"type": ["string", "integer"], "description": "A duration, or µs. Default: as it is."},
+            **_FILES,
             **_STARTING_OVER,
             "replay": {
                 **_STARTING_OVER["from"],

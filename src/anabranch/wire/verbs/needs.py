@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from anabranch.deployments.files import kind_of_file
 from anabranch.model.cut import StreamCut
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream_range import StreamRange
 
-Operation = Literal["read", "write", "create", "manage", "admin"]
+Operation = Literal["read", "write", "create", "manage", "admin", "code"]
 """See `anabranch.security.guard.Operation`."""
 
-Kind = Literal["stream", "new", "moved", "scope", "job", "store", "place"]
+Kind = Literal["stream", "new", "moved", "scope", "job", "store", "place", "query"]
 """What a need's resource is: `stream` an existing one (name, alias, former name, id, range, pointer); `new` the name of
 one to be created; `moved` the name that a stream gets in another scope, as both; `scope` a scope's name; `job` a job's id; `store` the whole store; `place` a folder or address that
-the server would open."""
+the server would open; `query` a deployed query's name: its Python code, which needs nothing if it has none."""
 
 Arguments = Mapping[str, Any]
 
@@ -86,6 +87,19 @@ def store(operation: Operation) -> Needs:
 def places(*names: str) -> Needs:
     """That the server may open the places in these arguments."""
     return lambda arguments: [Need("admin", "place", arguments[name]) for name in names if arguments.get(name)]
+
+
+def code(files: str, query: str | None = None) -> Needs:
+    """`code` on the store, for Python code among the files in the argument `files`. Without that argument, for the code that
+    the present version of the query in the argument `query` has."""
+
+    def needs(arguments: Arguments) -> list[Need]:
+        given = arguments.get(files)
+        if given is not None:
+            return [Need("code", "store")] if any(kind_of_file(name) == "wheel" for name in given) else []
+        return [] if query is None else [Need("code", "query", arguments.get(query))]
+
+    return needs
 
 
 def each(*several: Needs) -> Needs:

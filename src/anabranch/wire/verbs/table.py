@@ -16,6 +16,7 @@ from anabranch.wire.verbs.holds import HOLD_VERBS
 from anabranch.wire.verbs.jobs import JOB_VERBS
 from anabranch.wire.verbs.needs import (
     Need,
+    code,
     each,
     if_given,
     job,
@@ -195,20 +196,22 @@ _JOBS: Final = (
     StoreVerb("jobs.resume", job("manage"), sent=job_handle),
     *JOB_VERBS,
 )
-# A query runs as its host, which may read and write every stream, and files: whoever deploys one may do all that too.
+# A query runs as its host, which may read and write every stream, and files: whoever deploys one may do all that too. With
+# Python code it can do anything there, which needs a right of its own.
 _QUERIES: Final = (
     StoreVerb("queries.committed_state", store("read"), changes=False),
     StoreVerb("queries.delete", store("admin")),
-    StoreVerb("queries.deploy", store("admin")),
+    StoreVerb("queries.deploy", each(store("admin"), code("files"))),
+    StoreVerb("queries.file", store("read"), changes=False),
     StoreVerb("queries.get", store("read"), changes=False),
     StoreVerb("queries.list", store("read"), changes=False),
     StoreVerb("queries.plan", store("admin"), changes=False),
-    StoreVerb("queries.replay", store("admin")),
+    StoreVerb("queries.replay", each(store("admin"), code("files", "name"))),
     StoreVerb("queries.rollback", store("admin")),
     StoreVerb("queries.state", store("read"), changes=False),
     StoreVerb("queries.start", store("manage")),
     StoreVerb("queries.stop", store("manage")),
-    StoreVerb("queries.upgrade", store("admin")),
+    StoreVerb("queries.upgrade", each(store("admin"), code("files", "name"))),
     StoreVerb("queries.validate", store("admin"), changes=False),
     StoreVerb("queries.versions", store("read"), changes=False),
 )

@@ -39,6 +39,7 @@ _NEW: Final = (
     query_parameter("replace", FLAG, "The same: with `from`, drop the earlier results."),
     query_parameter("start", FLAG, "The same: whether it is to run."),
     query_parameter("standby", TEXT, "The same: what takes over when its driver or host ends, `warm` or `hot`."),
+    query_parameter("signature", TEXT, "The same: what `anabranch queries sign` writes."),
 )
 _BODY: Final[dict[str, Any]] = {
     "required": True,
@@ -157,6 +158,17 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         summary="Its versions",
         parameters=_PAGE,
         answers=json_answer("QueryVersions", "A page of versions, oldest first."),
+    ),
+    _endpoint(
+        "GET",
+        f"{_QUERY}/files/{{file}}",
+        resources.get_file,
+        name="query_file",
+        summary="A file of a version",
+        parameters=(query_parameter("version", {"type": "integer"}, "The version. Default: the present one."),),
+        answers={
+            "200": {"description": "Its content.", "content": {"application/octet-stream": {"schema": TEXT}}},
+        },
     ),
     _endpoint(
         "GET",

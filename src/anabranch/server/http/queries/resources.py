@@ -20,11 +20,12 @@ from anabranch.server.http.body import read_body
 from anabranch.server.http.calls import arguments_of, done
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.resources import json_response, list_page
-from anabranch.wire.values import parse_bytes
+from anabranch.wire.values import TYPE, parse_bytes
 
 __all__ = [
     "delete_query",
     "get_committed_state",
+    "get_file",
     "get_progress",
     "get_query",
     "list_queries",
@@ -52,10 +53,13 @@ _ARGUMENTS: Final = {
     "replace": "replace_results",
     "replay": "start_from",
     "keep": "keep_results",
+    "files": "files",
+    "signature": "signature",
 }
 """The members of a body, and the arguments of the verbs that they are."""
 _OF_RUN: Final = ("from", "by", "replace")
-_OF_VERSION: Final = ("sql", "parameters", "trigger", "start", "standby")
+_CODE: Final = ("files", "signature")
+_OF_VERSION: Final = ("sql", "parameters", "trigger", "start", "standby", *_CODE)
 
 
 async def list_queries(call: HttpCall) -> Response:
@@ -111,9 +115,9 @@ async def upgrade_query(call: HttpCall) -> Response:
     with the query that does it."""
     members = await arguments_of(call)
     if isinstance(members, Mapping) and members.get("replay") is not None:
-        arguments = _arguments(members, ("sql", "parameters", "trigger", "replay", "by", "keep"))
+        arguments = _arguments(members, ("sql", "parameters", "trigger", "replay", "by", "keep", *_CODE))
         return json_response(query_json(await done(call, "queries.replay", {**_named(call), **arguments})), 202)
-    arguments = _arguments(members, ("sql", "parameters", "trigger", *_OF_RUN))
+    arguments = _arguments(members, ("sql", "parameters", "trigger", *_OF_RUN, *_CODE))
     if "start_from" in arguments:
         arguments["restart_from"] = arguments.pop("start_from")
     return json_response(query_json(await done(call, "queries.upgrade", {**_named(call), **_sql(arguments)})))
@@ -149,6 +153,14 @@ async def list_versions(call: HttpCall) -> Response:
     return await list_page(
         call, "queries.versions", (), version_json, lambda each: each.number, given=_named(call), parse_name=_number
     )
+
+
+async def get_file(call: HttpCall) -> Response:
+    """The content of a file of a version, by default of the present one."""
+    version = call.text("version")
+    arguments = {"file": call.request.path_params["file"], **({} if version is None else {"version": _number(version)})}
+    content: bytes = await done(call, "queries.file", {**_named(call), **arguments})
+    return Response(content, media_type="application/octet-stream")
 
 
 async def get_progress(call: HttpCall) -> Response:
@@ -195,6 +207,8 @@ def version_json(version: QueryVersion) -> dict[str, Any]:
         "parameters": dict(version.parameters),
         "trigger_us": version.trigger_us,
         "sql": version.text,
+        "files": [asdict(file) for file in version.files],
+        "signature": version.signature,
     }
 
 
@@ -212,6 +226,8 @@ def _arguments(members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, 
     found = {_ARGUMENTS[name]: value for name, value in members.items() if value is not None}
     if "start_from" in found:
         found["start_from"] = _places(found["start_from"])
+    if "files" in found:
+        found["files"] = _files(found["files"])
     return found
 
 
@@ -228,6 +244,13 @@ def _places(given: Any) -> Any:
     return [place(each) if isinstance(each, str) else each for each in several]
 
 
+def _files(given: Any) -> dict[str, Any]:
+    """Files by name, from base64."""
+    if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
+        raise InvalidArgument("expected 'files' as an object: the content of each file in base64, by its name")
+    return {name: {TYPE: "bytes", "base64": content} for name, content in given.items()}
+
+
 def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
     """What goes with a body that is SQL. Raises InvalidArgument."""
     query = call.request.query_params
@@ -239,7 +262,7 @@ def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
         members["parameters"] = parse_pairs(parameters, "a parameter")
     if places := query.getlist("from"):
         members["from"] = places
-    members |= {name: query[name] for name in ("trigger", "by", "standby") if name in query}
+    members |= {name: query[name] for name in ("trigger", "by", "standby", "signature") if name in query}
     return members | {name: call.flag(name) for name in ("replace", "start") if name in query}
 
 
@@ -258,7 +281,7 @@ def _find(call: HttpCall) -> QueryInfo | None:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidArgument(f"expected after as the number of a version, got '{text:.100}'")
+        raise InvalidArgument(f"expected the number of a version, got '{text:.100}'")
     return int(text)
 
 

@@ -1,0 +1,90 @@
+"""The files of a query on the command line: wheels, WebAssembly modules, resources and a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from anabranch.cli.wasm_file import read_module
+from anabranch.errors import InvalidArgument
+
+_Paths: TypeAlias = list[Path] | None
+
+WheelOption = Annotated[
+    _Paths,
+    typer.Option(
+        "--wheel",
+        metavar="FILE.whl",
+        help="A pure wheel of Python code, whose functions the statements call; may be given several times.",
+        show_default=False,
+    ),
+]
+WasmOption = Annotated[
+    _Paths,
+    typer.Option(
+        "--wasm",
+        metavar="FILE",
+        help="A WebAssembly module with functions, FILE.wasm or FILE.wat; may be given several times.",
+        show_default=False,
+    ),
+]
+ResourceOption = Annotated[
+    _Paths,
+    typer.Option(
+        "--resource",
+        metavar="FILE",
+        help="A file that those functions read, such as a model; may be given several times.",
+        show_default=False,
+    ),
+]
+SignatureOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--signature", metavar="FILE", help="The signature that `queries sign` has written.", show_default=False
+    ),
+]
+
+
+def read_files(wheels: _Paths, modules: _Paths, resources: _Paths) -> dict[str, bytes] | None:
+    """The contents of the files by their names; None if there are none. Raises InvalidArgument."""
+    from anabranch.deployments.files import kind_of_file
+
+    found: dict[str, bytes] = {}
+    for path in wheels or ():
+        _add(found, path.name, _read(path))
+        if kind_of_file(path.name) != "wheel":
+            raise InvalidArgument(f"expected --wheel with the path of a wheel, ….whl, got '{path}'")
+    for path in modules or ():
+        _add(found, f"{path.stem}.wasm", read_module(path))
+    for path in resources or ():
+        if kind_of_file(path.name) != "resource":
+            raise InvalidArgument(f"'{path}' is not a resource: pass it with --{kind_of_file(path.name)}")
+        _add(found, path.name, _read(path))
+    return found or None
+
+
+def read_signature(path: Path | None) -> str | None:
+    """The text of a signature. Raises InvalidArgument."""
+    if path is None:
+        return None
+    return _read(path).decode("utf-8", "replace").strip()
+
+
+def files_text(names: Sequence[str]) -> str:
+    """The names of files in a table."""
+    return ", ".join(names) or "-"
+
+
+def _add(found: dict[str, bytes], name: str, content: bytes) -> None:
+    if found.setdefault(name, content) is not content:
+        raise InvalidArgument(f"two files are called '{name}'")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise InvalidArgument(f"the file can't be read: {exc}") from exc

@@ -1,0 +1,55 @@
+"""Signs a query, for stores that take signed ones alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.options import JsonOption
+from anabranch.cli.output import print_json, print_note
+from anabranch.cli.queries.files import ResourceOption, WasmOption, WheelOption, read_files
+from anabranch.cli.statement_options import FileArgument, ParamOption, read_statements
+from anabranch.core.pairs import parse_pairs
+from anabranch.errors import InvalidArgument
+
+
+def sign(
+    file: FileArgument,
+    key: Annotated[
+        Path, typer.Option("--key", metavar="KEY.pem", help="The private Ed25519 key, which its owner alone may read.")
+    ],
+    wheel: WheelOption = None,
+    wasm: WasmOption = None,
+    resource: ResourceOption = None,
+    param: ParamOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where it is written. Default: FILE.sql.sig.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sign a file of statements together with the wheels, modules, resources and parameters that it is to be deployed with.
+
+    The signature is of these, not of the query's name: the same may be deployed under another one. A key is made by:
+    openssl genpkey -algorithm ed25519 -out KEY.pem
+
+    Examples:
+
+      anabranch queries sign scores.sql --key alice.pem --wheel scoring-1.0-py3-none-any.whl --resource model.json
+      anabranch queries deploy scores scores.sql --wheel scoring-1.0-py3-none-any.whl --resource model.json --signature scores.sql.sig
+    """
+    from anabranch.deployments.files import check_files
+    from anabranch.deployments.signatures import sign_query
+
+    files = check_files(read_files(wheel, wasm, resource) or {})
+    text = sign_query(key, read_statements(file), parse_pairs(param, "a parameter"), files)
+    target = out or file.with_name(f"{file.name}.sig")
+    try:
+        target.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as exc:
+        raise InvalidArgument(f"the signature can't be written: {exc}") from exc
+    if as_json:
+        print_json({"signature": text, "file": str(target)})
+    else:
+        print_note(f"the signature is in {target}")

@@ -1,0 +1,70 @@
+"""The public keys whose signatures a store accepts on queries."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.options import JsonOption, StoreOption, open_catalog
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note
+from anabranch.errors import InvalidArgument
+from anabranch.errors.optional import optional
+
+
+def trust(
+    key: Annotated[
+        Path | None,
+        typer.Argument(metavar="[KEY.pem]", help="A public Ed25519 key to trust.", show_default=False),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="TEXT", help="Whose it is. Default: the file's name.", show_default=False),
+    ] = None,
+    remove: Annotated[
+        str | None,
+        typer.Option(
+            "--remove", metavar="KEY", help="Trust this one no more: its label, or how it begins.", show_default=False
+        ),
+    ] = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """List the keys whose signatures the store accepts on queries, add one, or remove one.
+
+    With a first key, every query has to be signed: others are refused when they are deployed, and no host starts them. This
+    needs the store's own address; a broker does not do it.
+
+    Examples:
+
+      openssl pkey -in alice.pem -pubout -out alice.pub
+      anabranch queries trust alice.pub
+      anabranch queries trust
+      anabranch queries trust --remove alice.pub
+    """
+    from anabranch.deployments.signatures import TrustedKeys
+
+    if key is not None and remove is not None:
+        raise InvalidArgument("pass a key to add, or --remove, not both")
+    with open_catalog(store) as names:
+        keys = TrustedKeys(names.changes)
+        if key is not None:
+            with optional("signatures", "encryption"):
+                from anabranch.runtime.signing import public_key
+            row = keys.add(public_key(key), label or key.name)
+            print_note(f"queries need a signature by {row.label}{' or another trusted key' * (len(keys.list()) > 1)}")
+            return
+        if remove is not None:
+            last = len(keys.list()) == 1
+            confirm(f"Trust '{remove}' no more{', and then run queries without signatures' * last}?", yes=yes)
+            print_note(f"{keys.remove(remove).label} is not trusted any more")
+            return
+        found = keys.list()
+    if as_json:
+        print_json([asdict(row) | {"added_at": iso_time(row.added_at)} for row in found])
+        return
+    print_columns(("KEY", "LABEL", "ADDED"), [(row.key, row.label, iso_time(row.added_at)) for row in found])
