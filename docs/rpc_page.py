@@ -151,6 +151,10 @@ class _Named:
         yield self
 
 
+# Arguments whose values matter, not that they are given.
+_GIVEN: Final[Mapping[str, tuple[str, Any]]] = {"files": (" that have a wheel", {"code.whl": b""})}
+
+
 def rights(verb: StoreVerb) -> str:
     """What a caller needs, and which arguments change that."""
     given: dict[str, Any] = {
@@ -161,10 +165,11 @@ def rights(verb: StoreVerb) -> str:
     for name, each in verb.parameters.items():
         if name in given:
             continue
-        more = _said(verb, {**given, name: False if each.default is True else _Named(name)})
+        what, value = _GIVEN.get(name, ("", False if each.default is True else _Named(name)))
+        more = _said(verb, {**given, name: value})
         if more != base:
             added = [one for one in more if one not in base]
-            shown = f"`{name}` = false" if each.default is True else f"`{name}`"
+            shown = f"`{name}` = false" if each.default is True else f"`{name}`{what}"
             parts.append(f"with {shown}: {'; '.join(added)}")
     return "<br>".join(parts)
 
@@ -176,6 +181,8 @@ def _said(verb: StoreVerb, arguments: Mapping[str, Any]) -> list[str]:
 def _need(need: Need) -> str:
     if need.kind == "place":
         return f"`{_name(need.resource)}` below `allowed_places`"
+    if need.kind == "query":
+        return f"`{need.operation}` of the store if `{_name(need.resource)}` has Python code"
     if need.kind == "moved":
         return f"`{need.operation}` of the name in `{_name(need.resource[1])}`"
     if need.kind == "store" or need.resource is None:

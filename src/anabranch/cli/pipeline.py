@@ -12,6 +12,7 @@ from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     DropResultsOption,
@@ -87,6 +88,9 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")] = False,
     flush: _Flush = False,
     param: ParamOption = None,
+    wheel: WheelOption = None,
+    wasm: WasmOption = None,
+    resource: ResourceOption = None,
     start: StartFromOption = None,
     by: StartByOption = "append",
     replace: ReplaceOption = False,
@@ -125,6 +129,7 @@ def run(
       anabranch pipeline run job.sql --dialect flink
       anabranch pipeline run means.sql --from -1d --by event --replace --yes
       anabranch pipeline run means.sql --once --ephemeral
+      anabranch pipeline run scores.sql --wheel scoring-1.0-py3-none-any.whl --resource model.json
     """
     times = time_kind(by)
     with open_store(store) as opened:
@@ -149,6 +154,7 @@ def run(
             ephemeral=ephemeral,
             also=also,
             parameters=parse_pairs(param, "a parameter"),
+            files=read_files(wheel, wasm, resource),
         )
         with interrupts(_STOPPING) as interrupted, pipeline:
             watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet, stopped=interrupted.is_set)

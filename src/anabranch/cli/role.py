@@ -12,7 +12,7 @@ from anabranch.cli.output import print_columns, print_json, print_note, put_line
 app = new_app("Define roles, and bind them to principals: who may do what through a broker.")
 
 _RoleArgument = Annotated[
-    str, typer.Argument(metavar="ROLE", help="reader, writer, operator, admin, or one that was defined.")
+    str, typer.Argument(metavar="ROLE", help="reader, writer, operator, admin, coder, or one that was defined.")
 ]
 _PrincipalArgument = Annotated[
     str,
@@ -26,7 +26,7 @@ def define(
     operation: Annotated[
         list[str],
         typer.Option(
-            "--allow", metavar="OPERATION", help="read, write, create, manage, admin; may be given several times."
+            "--allow", metavar="OPERATION", help="read, write, create, manage, admin, code; may be given several times."
         ),
     ],
     as_json: JsonOption = False,

@@ -29,7 +29,9 @@ def issue(
     ] = None,
     operation: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="OPERATION", help="Or: read, write, create, manage, admin; several times."),
+        typer.Option(
+            "--allow", metavar="OPERATION", help="Or: read, write, create, manage, admin, code; several times."
+        ),
     ] = None,
     on: Annotated[
         list[str] | None,

@@ -231,24 +231,41 @@ class DeployedQueries(Displayed):
         made = self._changes.apply(f"replay query {name} {what} {keep_results} {restart}", request, change)
         return self.get(str(made["replay"]))
 
-    def plan(self, name: str, text: str, *, parameters: Mapping[str, str] | None = None) -> UpgradePlan:
+    def plan(
+        self,
+        name: str,
+        text: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        files: Mapping[str, bytes] | None = None,
+    ) -> UpgradePlan:
         """What `upgrade` to this text would do with each statement, and why; nothing is changed. A host answers: waits for
-        it at most `limits.DEPLOYMENT_ANSWER_S`. `parameters` are by default those of the present version. Raises
+        it at most `limits.DEPLOYMENT_ANSWER_S`. `parameters` and `files` are by default those of the present version. Raises
         QueryNotFound, InvalidSql with the line, InvalidArgument, StoreUnavailable if no host answers."""
         with self._catalog.reading() as txn:
             row = need_query(txn, name)
-            values = need_version(txn, name, row.version).parameters if parameters is None else parameters
-        found = ask(self._catalog, self._runtime, "plan", text, values, name=name).plan
+            current = need_version(txn, name, row.version)
+        values = current.parameters if parameters is None else parameters
+        listed = current.files if files is None else check_files(files)
+        found = ask(self._catalog, self._runtime, "plan", text, values, name=name, files=listed).plan
         assert found is not None
         return found
 
-    def validate(self, text: str, *, parameters: Mapping[str, str] | None = None) -> ValidatedQuery:
-        """Check a query with Spark, without deploying it: its inputs, outputs and parameters. A host answers, as in `plan`.
+    def validate(
+        self,
+        text: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        files: Mapping[str, bytes] | None = None,
+    ) -> ValidatedQuery:
+        """Check a query with Spark, without deploying it: its inputs, outputs and parameters. A host answers, as in `plan`. None
+        of the code in its files runs.
         Raises InvalidSql with the line for whatever would make a run fail at once, InvalidArgument, TooLarge,
         StoreUnavailable if no host answers."""
         if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
             raise TooLarge("the text", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
-        found = ask(self._catalog, self._runtime, "validate", text, parameters or {}).validated
+        listed = check_files(files or {})
+        found = ask(self._catalog, self._runtime, "validate", text, parameters or {}, files=listed).validated
         assert found is not None
         return found
 

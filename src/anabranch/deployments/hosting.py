@@ -13,12 +13,15 @@ from anabranch.catalog.port import Catalog, Writing
 from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow, QueryStandby, QueryState
 from anabranch.catalog.state.query_version import QueryVersion
+from anabranch.deployments.files import contents_of
 from anabranch.deployments.record import all_queries, drop_query, need_version, put_query, subject_of, versions_of
+from anabranch.deployments.signatures import check_signed
 from anabranch.errors import Conflict
 from anabranch.model.ids import Micros
 
 __all__ = [
     "begin_run",
+    "checked_contents",
     "claim",
     "claim_standby",
     "followed_version",
@@ -31,6 +34,7 @@ __all__ = [
     "release_standby",
     "remove",
     "renew",
+    "runs_python",
     "update",
     "update_standby",
     "wants_standby",
@@ -123,6 +127,20 @@ def kept_versions(catalog: Catalog, name: str) -> list[QueryVersion]:
     """The versions of a query that are kept, oldest first."""
     with catalog.reading() as txn:
         return versions_of(txn, name)
+
+
+def checked_contents(catalog: Catalog, version: QueryVersion) -> dict[str, bytes]:
+    """The contents of the files of a version that is about to run, by name. Raises PermissionDenied if it is not signed as
+    it has to be, CorruptCatalog for a content that is not the one that was deployed."""
+    with catalog.reading() as txn:
+        check_signed(txn, version)
+        return contents_of(txn, version.files)
+
+
+def runs_python(catalog: Catalog, row: QueryRow) -> bool:
+    """True if the version that is to run has Python code, for which it gets a driver of its own."""
+    with catalog.reading() as txn:
+        return need_version(txn, row.name, row.version).has_python
 
 
 # hot standbys

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.state.query_question import QUERY_QUESTION, QueryQuestion, StateWanted
+from anabranch.catalog.state.query_version import QueryFile
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidSql, StoreUnavailable
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
@@ -28,12 +29,13 @@ def ask(
     *,
     name: str | None = None,
     wanted: StateWanted | None = None,
+    files: tuple[QueryFile, ...] = (),
 ) -> QueryQuestion:
     """Ask, and wait for the answer at most `limits.DEPLOYMENT_ANSWER_S`. Raises InvalidSql with the line, InvalidArgument,
     StoreUnavailable if no host answers."""
     began = runtime.clock.now()
     until = Micros(began + round(limits.DEPLOYMENT_ANSWER_S * 1e6))
-    question = QueryQuestion(token(runtime.ids), kind, name, text, dict(parameters or {}), until, wanted=wanted)
+    question = QueryQuestion(token(runtime.ids), kind, name, text, dict(parameters or {}), until, files, wanted=wanted)
     with catalog.writing(_subject(question.id)) as txn:
         txn.put_state(QUERY_QUESTION, question.id, question)
     try:

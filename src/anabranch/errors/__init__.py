@@ -29,6 +29,7 @@ AnabranchError
 ├── JobRunning                          another process runs this job
 ├── JobStopped                          the job was paused, cancelled or has failed
 ├── ModuleFailed                        a WebAssembly module's function was stopped, or refused its input
+├── FunctionFailed                      a function of a query's Python code failed
 ├── QueryLimitExceeded                  a query needs more memory or time than it may use
 ├── PipelineFailed                      one of its queries failed while it ran
 ├── NoResultsYet                        a deployed query has not made its result stream
@@ -93,6 +94,7 @@ from anabranch.errors.working import (
     Closed,
     Conflict,
     Forked,
+    FunctionFailed,
     JobNotFound,
     JobRunning,
     JobStopped,
@@ -142,6 +144,7 @@ __all__ = [
     "Fenced",
     "Forked",
     "FormatTooNew",
+    "FunctionFailed",
     "GroupNotFound",
     "GroupStreamDeleted",
     "InvalidArgument",

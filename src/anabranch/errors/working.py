@@ -146,6 +146,16 @@ class ModuleFailed(AnabranchError):
         self.reason = reason
 
 
+class FunctionFailed(AnabranchError):
+    """A function of the Python code that a query was deployed with raised an error, or returned what does not fit its
+    declaration. The query's run ends with this; its results so far stay."""
+
+    def __init__(self, function: str, reason: str) -> None:
+        super().__init__(f"function '{function}' failed: {' '.join(reason.split())}")
+        self.function = function
+        self.reason = reason
+
+
 class QueryLimitExceeded(AnabranchError):
     """A query needs more memory or time than it may use; `limit` is `memory` or `time`. It may succeed over fewer events
     or with a higher limit."""

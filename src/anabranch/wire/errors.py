@@ -73,6 +73,7 @@ _TABLE: Final[Mapping[type[BaseException], Status]] = {
         (errors.LeaseExpired, "lease_expired", _ABORTED),
         (errors.MissingExtra, "missing_extra", (501, "UNIMPLEMENTED")),
         (errors.ModuleFailed, "module_failed", (422, "FAILED_PRECONDITION")),
+        (errors.FunctionFailed, "function_failed", (422, "FAILED_PRECONDITION")),
         (errors.ModuleNotFound, "module_not_found", _NOT_FOUND),
         (errors.NoResultsYet, "no_results_yet", _STATE),
         (errors.NotFound, "not_found", _NOT_FOUND),

@@ -18,8 +18,8 @@ from anabranch.store import Store
 from anabranch.testing.clock import ManualClock
 
 # What each role may do, said once more, so that a change of the roles fails here.
-ROLES: Final = {"reader": "r", "writer": "rw", "operator": "rwcm", "admin": "rwcma"}
-LETTERS: Final = {"read": "r", "write": "w", "create": "c", "manage": "m", "admin": "a"}
+ROLES: Final = {"reader": "r", "writer": "rw", "operator": "rwcm", "admin": "rwcma", "coder": "p"}
+LETTERS: Final = {"read": "r", "write": "w", "create": "c", "manage": "m", "admin": "a", "code": "p"}
 ON: Final = ("*", "iot/", "lab/")
 KNOWN: Final = tuple(f"{role} on {on}" for role in ROLES for on in ON)
 STRANGERS: Final = ("no token", "expired", "revoked", "unknown")

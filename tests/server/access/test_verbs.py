@@ -138,6 +138,7 @@ RIGHTS = {
     "queries.committed_state": "R",
     "queries.delete": "A",
     "queries.deploy": "A",
+    "queries.file": "R",
     "queries.get": "R",
     "queries.list": "R",
     "queries.plan": "A",
@@ -262,6 +263,7 @@ def arguments(closed: World, verb: str, stream: str = "iot/sensors") -> dict[str
         "idents": [],
         "request": "once",
         "code": b"",
+        "file": "a",
         "text": "CREATE STREAM iot.new AS SELECT * FROM STREAM iot.sensors",
     }
     special: dict[str, dict[str, Any]] = {

@@ -95,7 +95,7 @@ def load(store: Store) -> object:
 
 
 def deploy_query(store: Store) -> object:
-    return store.queries.deploy("q", "third", request="r")
+    return store.queries.deploy("q", "third", files={"model.json": b"{}"}, request="r")
 
 
 def upgrade_query(store: Store) -> object:

@@ -73,6 +73,7 @@ READING = {
         "modules.get",
         "modules.list",
         "modules.versions",
+        "queries.file",
         "queries.get",
         "queries.list",
         "queries.results",

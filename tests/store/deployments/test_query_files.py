@@ -47,7 +47,7 @@ def test_files_are_a_part_of_a_version_and_kept_once(anywhere: Store) -> None:
 
 def test_a_file_that_a_version_does_not_have(anywhere: Store) -> None:
     anywhere.queries.deploy("q", "one", files={"a.txt": b"1"})
-    with pytest.raises(InvalidArgument, match="version 1 of query 'q' has no file 'b.txt'; it has: a.txt"):
+    with pytest.raises(InvalidArgument, match=r"version 1 of query 'q' has no file 'b\.txt'; it has: a\.txt"):
         anywhere.queries.file("q", "b.txt")
     with pytest.raises(QueryNotFound, match="has no version 2"):
         anywhere.queries.file("q", "a.txt", 2)
@@ -109,7 +109,7 @@ def test_files_that_are_refused(anywhere: Store, monkeypatch: pytest.MonkeyPatch
         deploy("q", "one", files={"heat.wasm": b"\0asm".ljust(limits.MODULE_BYTES_MAX + 1)})
     with pytest.raises(InvalidArgument, match="is not the name of a wheel"):
         deploy("q", "one", files={"a.whl": b""})
-    with pytest.raises(InvalidArgument, match="both have the file 'scoring.py'"):
+    with pytest.raises(InvalidArgument, match=r"both have the file 'scoring\.py'"):
         deploy(
             "q",
             "one",
@@ -141,5 +141,5 @@ def test_a_content_that_was_changed_in_the_catalog_is_not_used(store: Store) -> 
         contents_of(txn, [model])
     with store.catalog.writing() as txn:
         txn.drop_state(QUERY_CONTENT, model.digest)
-    with pytest.raises(CorruptCatalog, match="'model.json' of a query is missing"):
+    with pytest.raises(CorruptCatalog, match=r"'model\.json' of a query is missing"):
         store.queries.file("q", "model.json")

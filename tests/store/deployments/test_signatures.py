@@ -70,7 +70,7 @@ def test_what_is_not_signed_by_a_trusted_key_is_refused(trusting: Store, keys: d
     with pytest.raises(PermissionDenied, match="which this store does not trust"):
         deploy("q", "one", files=FILES, signature=signed(keys["mallory"]))
     good = signed(keys["alice"])
-    scheme, key, signature = good.split(":")
+    scheme, key, _ = good.split(":")
     forged = base64.b64encode(bytes(64)).decode()
     for text, files in (("two", FILES), ("one", {}), ("one", {"model.json": b"[]"}), ("one", {"other.json": b"{}"})):
         with pytest.raises(PermissionDenied, match="is not one of these statements, parameters and files"):

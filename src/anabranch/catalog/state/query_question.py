@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from anabranch.catalog.state.codec import codec_of
 from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind, versioned
+from anabranch.catalog.state.query_version import QueryFile
 from anabranch.model.ids import Micros
 
 Verdict: TypeAlias = Literal["keeps state", "restarts", "refused", "new", "removed"]
@@ -124,8 +125,9 @@ class CommittedState:
 @dataclass(frozen=True, slots=True)
 class QueryQuestion:
     """`kind` says what is asked: whether the `text` can run, what an upgrade of the query `name` to it would do, or which rows
-    are in the state of that query (`wanted`). Answered by `validated`, `plan`, `state`, or an `error`, with its line if it is
-    one of the SQL. `taken`: a host is at it. Nobody waits for it after `until`."""
+    are in the state of that query (`wanted`). `files` belong to the text; their contents are not here. Answered by `validated`,
+    `plan`, `state`, or an `error`, with its line if it is one of the SQL. `taken`: a host is at it. Nobody waits for it after
+    `until`."""
 
     id: str
     kind: Literal["validate", "plan", "state"]
@@ -133,6 +135,7 @@ class QueryQuestion:
     text: str
     parameters: Mapping[str, str]
     until: Micros
+    files: tuple[QueryFile, ...] = ()
     taken: bool = False
     validated: ValidatedQuery | None = None
     plan: UpgradePlan | None = None

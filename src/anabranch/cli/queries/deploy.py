@@ -10,7 +10,8 @@ import typer
 from anabranch.cli.confirm import YesOption
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.queries.arguments import NameArgument
-from anabranch.cli.queries.files import (
+from anabranch.cli.queries.info import print_change
+from anabranch.cli.query_files import (
     ResourceOption,
     SignatureOption,
     WasmOption,
@@ -18,7 +19,6 @@ from anabranch.cli.queries.files import (
     read_files,
     read_signature,
 )
-from anabranch.cli.queries.info import print_change
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     FileArgument,
@@ -84,7 +84,8 @@ def deploy(
     """
     with open_store(store) as opened:
         text, parameters = read_statements(file), parse_pairs(param, "a parameter")
-        _check(opened, name, text, parameters, restarts=start_from is not None)
+        files = read_files(wheel, wasm, resource)
+        _check(opened, name, text, parameters, files or {}, restarts=start_from is not None)
         confirm_replace("query", name, start_from, replace=replace, yes=yes)
         info = opened.queries.deploy(
             name,
@@ -96,13 +97,15 @@ def deploy(
             replace_results=replace,
             start=start,
             standby=cast("StandbyKind | None", standby),  # checked there
-            files=read_files(wheel, wasm, resource),
+            files=files,
             signature=read_signature(signature),
         )
     print_change(info, as_json)
 
 
-def _check(store: Store, name: str, text: str, parameters: Mapping[str, str], *, restarts: bool) -> None:
+def _check(
+    store: Store, name: str, text: str, parameters: Mapping[str, str], files: Mapping[str, bytes], *, restarts: bool
+) -> None:
     """Refuse at once what a host would refuse without asking Spark, where the extra for that is installed."""
     from anabranch.remote.address import is_broker
 
@@ -110,9 +113,12 @@ def _check(store: Store, name: str, text: str, parameters: Mapping[str, str], *,
         from anabranch.spark.pipelines.plan import plan
     except MissingExtra:
         return
+    from anabranch.deployments.files import check_files
     from anabranch.spark.pipelines import record
+    from anabranch.spark.pipelines.functions.check import check_declared
 
-    outputs = [step.output for step in plan(text, parameters)]
+    check_declared(text, parameters, files)
+    outputs = [step.output for step in plan(text, parameters, check_files(files))]
     row = None if is_broker(store.url) else record.get(store.catalog, name)
     if row is not None and row.prepared and not restarts:
         record.refuse_changed(row, outputs)

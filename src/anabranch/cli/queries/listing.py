@@ -7,8 +7,8 @@ from dataclasses import asdict
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, put_line, strong
 from anabranch.cli.queries.arguments import NameArgument
-from anabranch.cli.queries.files import files_text
 from anabranch.cli.queries.info import info_to_json, standby_text, state_text
+from anabranch.cli.query_files import files_text
 from anabranch.model.amounts import size_text
 
 

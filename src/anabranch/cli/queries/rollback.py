@@ -72,4 +72,6 @@ def _plan(store: Store, name: str, number: int | None) -> UpgradePlan:
     older = [each for each in versions if (each.number < current if number is None else each.number == number)]
     if not older:
         raise QueryNotFound(name, current - 1 if number is None else number)
-    return upgrade_plan(store, name, older[-1].text, older[-1].parameters)
+    version = older[-1]
+    files = {file.name: store.queries.file(name, file.name, version.number) for file in version.files}
+    return upgrade_plan(store, name, version.text, version.parameters, files)

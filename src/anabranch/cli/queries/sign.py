@@ -9,7 +9,7 @@ import typer
 
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_json, print_note
-from anabranch.cli.queries.files import ResourceOption, WasmOption, WheelOption, read_files
+from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
 from anabranch.cli.statement_options import FileArgument, ParamOption, read_statements
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument

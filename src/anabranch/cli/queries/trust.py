@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, open_catalog
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
@@ -30,7 +29,6 @@ def trust(
             "--remove", metavar="KEY", help="Trust this one no more: its label, or how it begins.", show_default=False
         ),
     ] = None,
-    yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -59,9 +57,8 @@ def trust(
             print_note(f"queries need a signature by {row.label}{' or another trusted key' * (len(keys.list()) > 1)}")
             return
         if remove is not None:
-            last = len(keys.list()) == 1
-            confirm(f"Trust '{remove}' no more{', and then run queries without signatures' * last}?", yes=yes)
-            print_note(f"{keys.remove(remove).label} is not trusted any more")
+            label = keys.remove(remove).label
+            print_note(f"{label} is not trusted any more{'' if keys.list() else '; queries need no signature'}")
             return
         found = keys.list()
     if as_json:

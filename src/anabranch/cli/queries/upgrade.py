@@ -11,7 +11,9 @@ from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.output import print_columns, print_json
 from anabranch.cli.queries.arguments import NameArgument
-from anabranch.cli.queries.files import (
+from anabranch.cli.queries.info import print_change
+from anabranch.cli.queries.replay import wait_for_replay
+from anabranch.cli.query_files import (
     ResourceOption,
     SignatureOption,
     WasmOption,
@@ -19,8 +21,6 @@ from anabranch.cli.queries.files import (
     read_files,
     read_signature,
 )
-from anabranch.cli.queries.info import print_change
-from anabranch.cli.queries.replay import wait_for_replay
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import FileArgument, ParamOption, parse_starts, read_statements
 from anabranch.core.pairs import parse_pairs
@@ -104,7 +104,7 @@ def upgrade(
         text, parameters = read_statements(file), parse_pairs(param, "a parameter") if param else None
         files = read_files(wheel, wasm, resource)
         if plan_only:
-            print_plan(upgrade_plan(opened, name, text, parameters), as_json)
+            print_plan(upgrade_plan(opened, name, text, parameters, files), as_json)
             return
         if replay:
             if not keep:
@@ -122,7 +122,7 @@ def upgrade(
             )
             info = wait_for_replay(opened, info) if wait else info
         else:
-            _check(upgrade_plan(opened, name, text, parameters), restart_from, replace=replace, yes=yes)
+            _check(upgrade_plan(opened, name, text, parameters, files), restart_from, replace=replace, yes=yes)
             info = opened.queries.upgrade(
                 name,
                 text,
@@ -146,21 +146,25 @@ def _check(found: UpgradePlan, restart_from: Sequence[str] | None, *, replace: b
         confirm(f"Drop the earlier results in {', '.join(found.restarts) or 'no stream'}?", yes=yes)
 
 
-def upgrade_plan(store: Store, name: str, text: str, parameters: Mapping[str, str] | None) -> UpgradePlan:
+def upgrade_plan(
+    store: Store, name: str, text: str, parameters: Mapping[str, str] | None, files: Mapping[str, bytes] | None
+) -> UpgradePlan:
     """What an upgrade would do; through a broker, a host says it."""
     from anabranch.remote.address import is_broker
 
     if is_broker(store.url):
-        return store.queries.plan(name, text, parameters=parameters)
+        return store.queries.plan(name, text, parameters=parameters, files=files)
+    from anabranch.deployments.files import check_files
     from anabranch.spark.pipelines import record
     from anabranch.spark.pipelines.plan import plan
     from anabranch.spark.queries.upgrade import plan_upgrade
 
     versions = store.queries.versions(name)
-    if parameters is None:
-        current = store.queries.get(name).version
-        parameters = next(each.parameters for each in versions if each.number == current)
-    return plan_upgrade(record.get(store.catalog, name), versions, plan(text, parameters))
+    number = store.queries.get(name).version
+    current = next(each for each in versions if each.number == number)
+    values = current.parameters if parameters is None else parameters
+    listed = current.files if files is None else check_files(files)
+    return plan_upgrade(record.get(store.catalog, name), versions, plan(text, values, listed))
 
 
 def print_plan(found: UpgradePlan, as_json: bool) -> None:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.output import print_columns, print_json, print_note
+from anabranch.cli.query_files import (
+    ResourceOption,
+    WasmOption,
+    WheelOption,
+    read_files,
+)
 from anabranch.cli.statement_options import FileArgument, ParamOption, read_statements
 from anabranch.core.pairs import parse_pairs
 
 
 def validate(
-    file: FileArgument, param: ParamOption = None, as_json: JsonOption = False, store: StoreOption = None
+    file: FileArgument,
+    param: ParamOption = None,
+    wheel: WheelOption = None,
+    wasm: WasmOption = None,
+    resource: ResourceOption = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
 ) -> None:
     """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints what
     it reads, the columns of its results, and its parameters. Through a broker, a host does it.
@@ -24,12 +36,16 @@ def validate(
 
     with open_store(store) as opened:
         text, parameters = read_statements(file), parse_pairs(param, "a parameter")
+        files = read_files(wheel, wasm, resource) or {}
         if is_broker(opened.url):
-            found = opened.queries.validate(text, parameters=parameters)
+            found = opened.queries.validate(text, parameters=parameters, files=files)
         else:
+            from anabranch.deployments.files import check_files
+            from anabranch.spark.pipelines.functions.check import check_declared
             from anabranch.spark.queries.validate import validate as check
 
-            found = check(opened, text, parameters=parameters)
+            check_declared(text, parameters, files)
+            found = check(opened, text, parameters=parameters, files=check_files(files))
     if as_json:
         print_json(asdict(found))
         return

@@ -314,7 +314,11 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
     "QueryText": {
         "type": "object",
         "required": ["sql"],
-        "properties": {"sql": _TEXT, "parameters": {"type": "object", "additionalProperties": _TEXT}},
+        "properties": {
+            "sql": _TEXT,
+            "parameters": {"type": "object", "additionalProperties": _TEXT},
+            "files": _FILES["files"],
+        },
         "additionalProperties": False,
     },
     "QueryUpgrade": {

@@ -14,17 +14,19 @@ from typing import Final
 
 from sqlglot.dialects.spark import Spark
 
+from anabranch.catalog.state.query_version import QueryFile
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidCut, InvalidSql
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
+from anabranch.spark.pipelines.functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.record import PipelineOutput, Restart
 from anabranch.spark.pipelines.sql import parse
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.store import Store
 from anabranch.store.engine_api import Place, parse_place
 
-__all__ = ["WATERMARK_US", "Step", "plan", "query_words", "resolve_starts"]
+__all__ = ["WATERMARK_US", "Step", "functions_of", "plan", "query_words", "resolve_starts"]
 
 WATERMARK_US: Final = 10_000_000  # the watermark's delay for a statement without the option
 
@@ -66,10 +68,10 @@ class Step:
         )
 
 
-def plan(text: str, parameters: Mapping[str, str] | None = None) -> tuple[Step, ...]:
-    """The steps of a file with these values of its parameters, each after those whose results it reads. Raises
-    InvalidSql."""
-    statements = parse(text, parameters)
+def plan(text: str, parameters: Mapping[str, str] | None = None, files: Sequence[QueryFile] = ()) -> tuple[Step, ...]:
+    """The steps of a file with these values of its parameters and these files with the code of its functions, each after
+    those whose results it reads. Raises InvalidSql."""
+    statements = parse(text, parameters, files)
     writers = {target: statement for statement in statements for target in statement.targets}
     steps: dict[StreamName, Step] = {}
 
@@ -80,6 +82,11 @@ def plan(text: str, parameters: Mapping[str, str] | None = None) -> tuple[Step, 
         return steps[statement.target]
 
     return tuple(sorted(map(visit, statements), key=lambda step: step.level))
+
+
+def functions_of(steps: Sequence[Step]) -> tuple[DeclaredFunction, ...]:
+    """The functions that the steps use."""
+    return tuple({each.spark_name: each for step in steps for each in step.statement.functions}.values())
 
 
 def _step(statement: Statement, upstream: Mapping[StreamName, Step]) -> Step:
@@ -119,12 +126,15 @@ def _fingerprint(statement: Statement) -> str:
     options = {name: value for name, value in asdict(statement.options).items() if name not in free}
     if options["shed_priority"] is None:  # digests are kept, also those from before this option
         del options["shed_priority"]
+    del options["handler"]
     words = query_words(statement)
     values = [[name, str(value)] for name, value in sorted(statement.arguments.items())]
     sides = [[str(each.target), each.copies, _words(each.condition)] for each in statement.sides]
     into: list[object] = [sides, str(statement.late_target)] if sides or statement.late_into else []
     into += [[str(each.target), each.copies, _words(each.condition), each.hops_max] for each in statement.feedback]
     parts = [str(statement.target), options, words, *([values] if values else []), *([into] if into else [])]
+    if statement.handler is not None:
+        parts.append({"handler": statement.handler.spark_name})
     canonical = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -24,6 +24,8 @@ from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.explain import explain
+from anabranch.spark.pipelines.functions.declared import without_spark_names
+from anabranch.spark.pipelines.functions.install import handled
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
 from anabranch.spark.pipelines.plan import Step
@@ -121,6 +123,8 @@ def analyze(
         refuse_unestimated(frame, statement)
     if not frame.isStreaming:
         raise InvalidSql("the query's result is not a stream", line=statement.query_line)
+    if statement.handler is not None:
+        frame = handled(frame, statement.handler)
     # `SELECT *` includes the columns that the store adds, which are meaningless in another stream.
     frame = frame.drop(*RESERVED, VALID_FROM, VALID_UNTIL)
     _check_names(statement, frame)
@@ -141,7 +145,7 @@ def _with_outputs(spark: SparkSession, statement: Statement, frame: DataFrame) -
     try:
         divided = spark.sql(sql, dict(statement.arguments)) if statement.arguments else spark.sql(sql)
     except PySparkException as exc:
-        raise InvalidSql(explain(exc), line=_line_of(exc) or statement.outputs[0].line) from exc
+        raise InvalidSql(without_spark_names(explain(exc)), line=_line_of(exc) or statement.outputs[0].line) from exc
     finally:
         spark.catalog.dropTempView(view)
     if not statement.feedback:
@@ -573,7 +577,7 @@ def _start_query(store: Store, name: str) -> None:
 
 def _invalid(exc: PySparkException, statement: Statement) -> InvalidSql:
     line = _line_of(exc)
-    return InvalidSql(explain(exc), line=line or statement.query_line)
+    return InvalidSql(without_spark_names(explain(exc)), line=line or statement.query_line)
 
 
 def _line_of(exc: PySparkException) -> int | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from anabranch.deployments.files import check_files
 from anabranch.errors import AnabranchError, InvalidArgument, PipelineFailed
 from anabranch.model.pointer import EventPointer
 from anabranch.model.time_kind import time_kind
@@ -23,9 +24,11 @@ from anabranch.runtime.log_events import PIPELINE_FAILED, PIPELINE_STARTED
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_root, log_folder
+from anabranch.spark.pipelines.functions.check import check_code
+from anabranch.spark.pipelines.functions.install import install
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.loops import refuse_loops
-from anabranch.spark.pipelines.plan import Step, plan
+from anabranch.spark.pipelines.plan import Step, functions_of, plan
 from anabranch.spark.pipelines.prepare import check_present, prepare
 from anabranch.spark.pipelines.record import Restart
 from anabranch.spark.pipelines.replay_steps import replay_steps
@@ -64,6 +67,7 @@ def run(
     trigger_us: int | None = None,
     deployed: DeployedRun | None = None,
     only: Collection[str] | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> Pipeline:
     """Start a pipeline; return when its first queries run.
 
@@ -100,13 +104,19 @@ def run(
     `only`: an upgrade. The statements with these targets start over, at `start_from`, else where they say; the others go on
     from their checkpoints, although they may have changed, which `anabranch.spark.queries.upgrade` has to have allowed.
 
+    `files`: the wheels, WebAssembly modules and resources that the functions of the file use, by name. Without them, functions
+    in Python are those of modules that are installed, which a deployed query may not use.
+
     A pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
     Raises PipelineRunning, StreamHasPipeline, PipelineFailed, InvalidSql with the line, InvalidArgument if the statements or the result
     streams are not those of the checkpoints, MissingExtra.
     """
     text, name = _read(sql, name)
-    steps = plan(text, parameters)
+    steps = plan(text, parameters, check_files(files or {}))
+    functions = functions_of(steps)
+    if files is not None or deployed is not None or any(each.language == "WASM" for each in functions):
+        check_code(functions, files or {})
     if deployed is not None and deployed.replay is not None:
         steps = replay_steps(steps, deployed.replay)
     restart = _restart(start_from, by, replace, only)
@@ -124,6 +134,7 @@ def run(
         flush=flush,
         trigger_us=trigger_us,
         deployed=deployed,
+        files=files or {},
     )
     if flush and not once:
         raise InvalidArgument("flush goes with once: it closes the windows that are open at the end of such a run")
@@ -164,6 +175,7 @@ class _Asked:
     flush: bool = field(kw_only=True)
     trigger_us: int | None = field(kw_only=True)
     deployed: DeployedRun | None = field(kw_only=True)
+    files: Mapping[str, bytes] = field(kw_only=True)
 
     @property
     def fenced(self) -> str | None:
@@ -181,9 +193,11 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
     row_of.check_name(name)
 
     def session() -> SparkSession:
-        return spark or session_with_log_file(
+        made = spark or session_with_log_file(
             log_folder(root), name=f"anabranch {name}", store=store, checkpoints=root.text
         )
+        install(made, functions_of(steps), asked.files)
+        return made
 
     spark = _check(store, asked, session) or spark
     holder = row_of.this_process(asked.token(token(store.runtime.ids)))

@@ -17,11 +17,18 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from anabranch.catalog.state.query_version import QueryFile
 from anabranch.errors import InvalidName, InvalidSql
 from anabranch.errors.optional import optional
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.bloom_filters import with_bloom_filters
 from anabranch.spark.pipelines.estimated import Replacement, estimates
+from anabranch.spark.pipelines.functions.declared import (
+    DeclaredFunction,
+    declared_functions,
+    is_function,
+    with_spark_names,
+)
 from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
 from anabranch.spark.pipelines.side_outputs import HOPS_MAX, SIDE_OUTPUTS_MAX, SideOutput
 from anabranch.spark.pipelines.statement import (
@@ -50,19 +57,26 @@ _LITERAL_TOKENS_MAX = 8  # of an interval: `1 day 2 hours 3 minutes 4 seconds`
 _FILE_FORMATS = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
 
 
-def parse(text: str, parameters: Mapping[str, str] | None = None) -> tuple[Statement, ...]:
+def parse(
+    text: str, parameters: Mapping[str, str] | None = None, files: Sequence[QueryFile] = ()
+) -> tuple[Statement, ...]:
     """Parse a file of `;`-separated CREATE STREAM statements, in file order. `parameters` are values, as text, of those
-    that it declares (`anabranch.spark.pipelines.parameters`).
+    that it declares (`anabranch.spark.pipelines.parameters`). `files` are those with the code of its functions
+    (`anabranch.spark.pipelines.functions`).
 
     Raises InvalidSql with the line for anything but well-formed statements, for two statements with the same target,
     and for statements that feed each other in a cycle.
     """
     statements: list[Statement] = []
     text = with_bloom_filters(text, _tokenize(text))
+    tokens = _tokenize(text)
+    functions = declared_functions(text, _split(tokens), files)
+    text = with_spark_names(text, tokens, functions)
     pieces = _split(_tokenize(text))
     values = bind({each.name: each for each in _declared(text, pieces)}, parameters or {})
-    for number, tokens in enumerate((each for each in pieces if not _is_declaration(each)), start=1):
-        statements.append(_StatementParser(text, tokens, number, values).parse())
+    queries = [each for each in pieces if not _is_declaration(each) and not is_function(each)]
+    for number, tokens in enumerate(queries, start=1):
+        statements.append(_StatementParser(text, tokens, number, values, functions).parse())
     if not statements:
         raise InvalidSql("no statement found; expected CREATE STREAM scope.name AS SELECT …", line=1)
     _refuse_duplicates(statements)
@@ -78,7 +92,7 @@ def declarations(text: str) -> tuple[Parameter, ...]:
 def _declared(text: str, pieces: Sequence[list[Token]]) -> tuple[Parameter, ...]:
     declared: dict[str, Parameter] = {}
     for tokens in filter(_is_declaration, pieces):
-        parameter = _StatementParser(text, tokens, 0, {}).declaration()
+        parameter = _StatementParser(text, tokens, 0, {}, {}).declaration()
         if parameter.name in declared:
             raise InvalidSql(f"parameter '{parameter.name}' is declared twice", line=parameter.line)
         declared[parameter.name] = parameter
@@ -154,9 +168,17 @@ def _refuse_circles(statements: Sequence[Statement]) -> None:
 class _StatementParser:
     """Reads the tokens of one statement from left to right."""
 
-    def __init__(self, text: str, tokens: list[Token], number: int, values: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        text: str,
+        tokens: list[Token],
+        number: int,
+        values: Mapping[str, Any],
+        functions: Mapping[str, DeclaredFunction],
+    ) -> None:
         self._text = text
         self._values = values
+        self._functions = functions
         self._tokens = tokens
         self._number = number
         self._at = 0
@@ -190,6 +212,9 @@ class _StatementParser:
         )
         if options.start_query is not None and (windowed is None or not windowed.detects_drift):
             self._fail("start_query goes with DETECT DRIFT", at=0)
+        handler = self._handler(options)
+        if handler is not None and windowed is not None:
+            self._fail("a statement with such windows has no handler: let a second one handle its results", at=0)
         if windowed is not None and (sides or feedback):
             self._fail("a statement with such windows has no side outputs: let a second one divide its results", at=0)
         return Statement(
@@ -208,6 +233,8 @@ class _StatementParser:
             sides=sides,
             late_into=late_into,
             feedback=feedback,
+            functions=self._called(handler),
+            handler=handler,
         )
 
     def declaration(self) -> Parameter:
@@ -226,6 +253,24 @@ class _StatementParser:
         if self._peek() is not None:
             self._fail("expected ; after the declaration of a parameter")
         return Parameter(name, kind, default, self._tokens[0].line)
+
+    # Functions
+
+    def _handler(self, options: StatementOptions) -> DeclaredFunction | None:
+        if options.handler is None:
+            return None
+        found = self._functions.get(options.handler.lower())
+        if found is None or not found.of_batches:
+            self._fail(
+                f"handler = {options.handler}: expected a function that the file declares with RETURNS TABLE (…)", at=0
+            )
+        if options.mode != "append":
+            self._fail("a statement with a handler has no mode = complete", at=0)
+        return found
+
+    def _called(self, handler: DeclaredFunction | None) -> tuple[DeclaredFunction, ...]:
+        names = {token.text for token in self._tokens}
+        return tuple(each for each in self._functions.values() if each is handler or each.spark_name in names)
 
     # Parameters
 

@@ -12,6 +12,7 @@ from anabranch.core.shed_rule import ShedRule
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.model.amounts import UNITS_US
 from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.side_outputs import SideOutput
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.spans import StatementWindow
@@ -20,7 +21,7 @@ __all__ = ["OPTIONS", "VERSIONS_VIEW", "Statement", "StatementOptions", "parse_i
 
 OPTIONS: Final = frozenset(
     {"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late", "shed", "shed_priority"}
-    | {"start_query"}
+    | {"start_query", "handler"}
 )
 
 VERSIONS_VIEW: Final = "versions"  # a part of the names of views of `VERSIONS scope.name`
@@ -63,6 +64,7 @@ class StatementOptions:
     shed: ShedRule | None = None
     shed_priority: str | None = None
     start_query: str | None = None
+    handler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Statement:
     `arguments` are the values of the parameters that it names. `windowed` are the parts of a query whose windows Spark
     does not compute. `reads` is how often it reads streams: a join of a stream with itself reads one source twice.
     `sides` are its side outputs, `feedback` those of its outputs that lead back to it, and `late_into` the stream of its late
-    events if it names one.
+    events if it names one. `functions` are those of the file that it uses; `handler`, one of these, makes its result of the
+    query's rows.
     """
 
     target: StreamName
@@ -94,6 +97,8 @@ class Statement:
     sides: tuple[SideOutput, ...] = ()
     late_into: StreamName | None = None
     feedback: tuple[SideOutput, ...] = ()
+    functions: tuple[DeclaredFunction, ...] = ()
+    handler: DeclaredFunction | None = None
 
     @property
     def outputs(self) -> tuple[SideOutput, ...]:
@@ -223,4 +228,5 @@ def to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
         shed=shed,
         shed_priority=text_of("shed_priority"),
         start_query=text_of("start_query"),
+        handler=text_of("handler"),
     )

@@ -26,11 +26,15 @@ def answer_of(store: Store, spark: SparkSession, question: QueryQuestion) -> Map
     """The members of the question that are its answer. Raises AnabranchError."""
     try:
         if question.kind == "validate":
-            return {"validated": validate(store, question.text, parameters=question.parameters, spark=spark)}
+            return {
+                "validated": validate(
+                    store, question.text, parameters=question.parameters, files=question.files, spark=spark
+                )
+            }
         assert question.name is not None
         if question.wanted is not None:
             return {"state": committed_state(store, spark, question.name, question.wanted)}
-        after = plan(question.text, question.parameters)
+        after = plan(question.text, question.parameters, question.files)
         row = record.get(store.catalog, question.name)
         return {"plan": plan_upgrade(row, kept_versions(store.catalog, question.name), after)}
     except AnabranchError:

@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.catalog.state.query import QueryRestart, QueryRow
 from anabranch.catalog.state.query_version import QueryVersion
-from anabranch.deployments.hosting import begin_run, followed_version, kept_versions, note_restart
+from anabranch.deployments.hosting import begin_run, checked_contents, followed_version, kept_versions, note_restart
 from anabranch.deployments.questions import answer, open_questions
 from anabranch.deployments.upgrades import check_upgrade
 from anabranch.errors import (
     AlreadyExists,
     AnabranchError,
     Conflict,
+    CorruptCatalog,
     InvalidArgument,
     MissingExtra,
     NotFound,
+    PermissionDenied,
     PipelineFailed,
     StreamHasPipeline,
 )
@@ -52,7 +54,10 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 # The query itself, or a stream that it names, has to change before another attempt can do better.
-_REFUSALS: Final = (InvalidArgument, NotFound, AlreadyExists, StreamHasPipeline, MissingExtra)
+_REFUSALS: Final = (
+    *(InvalidArgument, NotFound, AlreadyExists, StreamHasPipeline, MissingExtra),
+    *(PermissionDenied, CorruptCatalog),  # it is not signed as it has to be; its files were changed
+)
 _JAVA_CHECK_S: Final = 0.25
 _STANDBY_CHECK_S: Final = 0.25
 
@@ -241,6 +246,7 @@ class _Driver:
             trigger_us=version.trigger_us,
             deployed=DeployedRun(epoch, None if row.replaces is None else row.version),
             only=None if restart is None else restart.only,
+            files=checked_contents(self._store.catalog, version),
         )
 
     def _choose(self, name: str, epoch: int, version: QueryVersion, restart: QueryRestart) -> QueryRestart:
@@ -249,7 +255,7 @@ class _Driver:
             plan_upgrade(
                 record.get(self._store.catalog, name),
                 kept_versions(self._store.catalog, name),
-                plan(version.text, version.parameters),
+                plan(version.text, version.parameters, version.files),
             ),
             places=bool(restart.places),
         )

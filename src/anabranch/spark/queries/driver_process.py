@@ -60,6 +60,7 @@ class DriverProcess:
             )
         self.pid = self._process.pid
         self.ready = False
+        self.private = False  # it runs Python code of one query, and is used for nothing else
         self._how: str | None = None  # it ended
         self._events = events
         self._lines = MessagePipe(self._process.stdin)

@@ -59,7 +59,7 @@ class _HeldQuery:
 class QueryHost:
     """Runs the queries of a store. `spares` drivers are started and warmed ahead, so that a query that is deployed, or
     whose driver was killed, runs within seconds. All queries share one driver, or with `driver_per_query` each has its own.
-    `conf` are settings of Spark."""
+    A query with Python code always has its own, which is used for nothing before and after. `conf` are settings of Spark."""
 
     def __init__(
         self,
@@ -201,11 +201,12 @@ class QueryHost:
     def _start(self, name: str, held: _HeldQuery, *, after: str | None = None) -> None:
         """Start a query, in its hot standby if there is one. `after`: why its last run ended, unless that was noted."""
         taken = self._standbys.is_ready(name, held.row.change)
+        private = hosting.runs_python(self._store.catalog, held.row)
         changes: dict[str, Any] = {} if after is None else {"restarts": held.row.restarts + 1, "error": after}
         if taken:
             changes["hot_standby"] = None
         self._update(name, held, state="starting", retry_at=None, **changes)
-        driver = self._promoted(self._standbys.take(name)) if taken else self._driver()
+        driver = self._promoted(self._standbys.take(name)) if taken else self._driver(private=private)
         held.driver, held.change, held.stopping, held.ending = driver, None, False, False
         driver.send(run=name, epoch=held.row.epoch)
         if after is not None:
@@ -335,12 +336,15 @@ class QueryHost:
 
     # drivers
 
-    def _driver(self) -> DriverProcess:
-        """A driver for one more query: the shared one, else a spare one, else a new one."""
-        if self._drivers and not self._driver_per_query:
-            return self._drivers[-1]
+    def _driver(self, *, private: bool) -> DriverProcess:
+        """A driver for one more query: the shared one, else a spare one, else a new one; for a `private` one never the shared
+        one."""
+        shared = [each for each in self._drivers if not each.private]
+        if shared and not private and not self._driver_per_query:
+            return shared[-1]
         self._spares.sort(key=lambda each: not each.ready)
         driver = self._spares.pop(0) if self._spares else self._new_driver(warm=False)
+        driver.private = private
         self._drivers.append(driver)
         return driver
 
@@ -376,7 +380,7 @@ class QueryHost:
             return
         self._asked &= found
         waiting = found - self._asked
-        drivers = [*self._spares, *self._drivers]
+        drivers = [*self._spares, *(each for each in self._drivers if not each.private)]
         ready = next((each for each in drivers if each.ready), None)
         if waiting and not drivers and time.monotonic() >= self._next_spare_s:
             self._spares.append(self._new_driver(warm=False))
@@ -392,13 +396,12 @@ class QueryHost:
         return DriverProcess(self._addresses, self._conf, self._events, warm=warm)
 
     def _keep_spares(self) -> None:
-        """End drivers without queries where each query has its own, and start a spare one unless something else starts,
+        """End drivers without queries that have been those of one query, and start a spare one unless something else starts,
         which it would slow down."""
-        if self._driver_per_query:
-            used = {held.driver for held in self._held.values()}
-            for driver in [each for each in self._drivers if each not in used]:
-                self._drivers.remove(driver)
-                driver.end()
+        used = {held.driver for held in self._held.values()}
+        for driver in [each for each in self._drivers if each not in used and (each.private or self._driver_per_query)]:
+            self._drivers.remove(driver)
+            driver.end()
         starting = any(held.driver is not None and not self._has_settled(held) for held in self._held.values())
         starting = starting or any(not each.ready for each in (*self._drivers, *self._spares))
         for driver in [each for each in self._followers if each not in self._standbys.drivers]:

@@ -37,6 +37,6 @@ def swap_replay(store: Store, row: QueryRow) -> Mapping[str, str]:
     version = next((each for each in kept_versions(store.catalog, row.name) if each.number == row.version), None)
     if version is None:
         raise Conflict(f"query '{row.name}' is gone")
-    outputs = [step.output for step in plan(version.text, version.parameters)]
+    outputs = [step.output for step in plan(version.text, version.parameters, version.files)]
     with store.catalog.writing() as txn:
         return swap(txn, row.name, row.epoch, outputs, store.runtime.clock.now())

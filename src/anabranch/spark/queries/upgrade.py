@@ -23,7 +23,6 @@ __all__ = ["compare", "is_stateless", "plan_upgrade"]
 
 _STATEFUL: Final = (
     exp.AggFunc,
-    exp.Anonymous,  # an aggregate that the parser does not know
     exp.Distinct,
     exp.Group,
     exp.Having,
@@ -69,7 +68,7 @@ def _before(row: PipelineRow, versions: Sequence[QueryVersion]) -> tuple[int, Se
     wanted = {output.target: output.fingerprint for output in row.outputs}
     for version in reversed(versions):
         try:
-            steps = plan(version.text, version.parameters)
+            steps = plan(version.text, version.parameters, version.files)
         except AnabranchError:  # it was deployed, and never ran
             continue
         if {step.target: step.output.fingerprint for step in steps} == wanted:
@@ -140,4 +139,8 @@ def is_stateless(statement: Statement) -> bool:
     except SqlglotError:
         return False
     selects = len(list(tree.find_all(exp.Select)))
-    return isinstance(tree, exp.Select) and selects == 1 and tree.find(*_STATEFUL) is None
+    if not isinstance(tree, exp.Select) or selects != 1 or tree.find(*_STATEFUL) is not None:
+        return False
+    # What neither the parser knows nor the file declares may be an aggregate.
+    declared = {function.spark_name for function in statement.functions}
+    return all(each.name in declared for each in tree.find_all(exp.Anonymous))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.catalog.state.query_question import DeclaredParameter, ValidatedQuery, ValidatedStatement
+from anabranch.catalog.state.query_version import QueryFile
 from anabranch.errors import NotFound
 from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.spark.pipelines import record
-from anabranch.spark.pipelines.plan import Step, plan
+from anabranch.spark.pipelines.functions.install import install
+from anabranch.spark.pipelines.plan import Step, functions_of, plan
 from anabranch.spark.pipelines.prepare import prepare
 from anabranch.spark.pipelines.session import session_with_log_file
 from anabranch.spark.pipelines.sql import declarations
@@ -31,12 +33,13 @@ def validate(
     text: str,
     *,
     parameters: Mapping[str, str] | None = None,
+    files: Sequence[QueryFile] = (),
     spark: SparkSession | None = None,
 ) -> ValidatedQuery:
     """Check a query as deploying and running it would, and change nothing. Returns what it would write, in the order of
-    the statements. Raises InvalidSql with the line for a missing stream, an unknown column and anything else that is not
+    the statements. Nothing of the code of its functions runs, and it need not be here. Raises InvalidSql with the line for a missing stream, an unknown column and anything else that is not
     valid or that Spark can't run on streams."""
-    steps = plan(text, parameters)
+    steps = plan(text, parameters, files)
     check_sources(store, steps)
     with (
         tempfile.TemporaryDirectory(prefix="anabranch-validate-") as folder,
@@ -46,7 +49,9 @@ def validate(
             _imitate(store, scratch, step)
         now, holder = scratch.runtime.clock.now(), record.this_process(token(scratch.runtime.ids))
         row = record.claim(scratch.catalog, "validate", text, [step.output for step in steps], holder, now=now)
-        prepare(spark or session_with_log_file(Path(folder), name="anabranch validate"), scratch, row, steps)
+        spark = spark or session_with_log_file(Path(folder), name="anabranch validate")
+        install(spark, functions_of(steps), None)
+        prepare(spark, scratch, row, steps)
         statements = tuple(_validated(scratch, step) for step in steps)
     declared = declarations(text)
     return ValidatedQuery(

@@ -173,7 +173,11 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
         ("CREATE STREAM s.out AS\nSELECT 'abc\nFROM STREAM s.a", 2, "not closed"),
         ("CREATE STREAM s.out WITH key = a AS SELECT 1", 1, r"expected \("),
         ("CREATE STREAM s.out WITH (key = a AS SELECT 1", 1, "expected , or"),
-        ("CREATE STREAM s.out WITH (\nspeed = 1) AS SELECT 1", 2, "unknown option 'speed'; there are: idle, key"),
+        (
+            "CREATE STREAM s.out WITH (\nspeed = 1) AS SELECT 1",
+            2,
+            "unknown option 'speed'; there are: handler, idle, key",
+        ),
         ("CREATE STREAM s.out WITH (key = a,\nkey = b) AS SELECT 1", 2, "given twice"),
         ("CREATE STREAM s.out WITH (key a) AS SELECT 1", 1, "expected = after option 'key'"),
         ("CREATE STREAM s.out WITH (key = ) AS SELECT 1", 1, "expected a name"),

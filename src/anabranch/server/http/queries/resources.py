@@ -125,14 +125,14 @@ async def upgrade_query(call: HttpCall) -> Response:
 
 async def plan_upgrade(call: HttpCall) -> Response:
     """What an upgrade would do with each statement."""
-    arguments = _arguments(await arguments_of(call), ("sql", "parameters"))
+    arguments = _arguments(await arguments_of(call), ("sql", "parameters", "files"))
     found: UpgradePlan = await done(call, "queries.plan", {**_named(call), **_sql(arguments)})
     return json_response({"version": found.version, "statements": [asdict(each) for each in found.statements]})
 
 
 async def validate_query(call: HttpCall) -> Response:
     """Check a query without deploying it. The body is as for deploying one; what is not valid is answered as an error."""
-    arguments = _arguments(await arguments_of(call), ("sql", "parameters"))
+    arguments = _arguments(await arguments_of(call), ("sql", "parameters", "files"))
     return json_response(asdict(await done(call, "queries.validate", _sql(arguments))))
 
 

@@ -1,0 +1,211 @@
+"""Functions as Spark's Python workers call them. Only here is the code of a wheel imported, and never in the driver.
+
+The code of a query is an archive that Spark unpacks on each machine: `python/`, which comes first on the path of modules,
+and `resources/`. Without an archive, modules are those that are installed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+
+from anabranch.errors import FunctionFailed, InvalidArgument
+from anabranch.runtime.tasks import ThreadTasks
+
+__all__ = ["PYTHON", "RESOURCES", "Target", "arrow_call", "batch_call", "pandas_call", "resource", "wasm_call"]
+
+PYTHON: Final = "python"
+RESOURCES: Final = "resources"
+_BATCH: Final = "streaming.sql.batchId"
+_current: list[Path] = []  # the unpacked code whose modules are those of `sys.modules`, if any
+_modules: dict[Path, dict[str, ModuleType]] = {}  # of other code, of which a worker may serve several
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A Python function by its module, in the archive of this name. `name` is what SQL calls it."""
+
+    name: str
+    archive: str | None
+    module: str
+    function: str
+
+    def call(self, *arguments: Any) -> Any:
+        """Call it. Raises FunctionFailed."""
+        found = _loaded(self)
+        try:
+            return found(*arguments)
+        except Exception as exc:
+            raise FunctionFailed(self.name, f"{type(exc).__name__}: {exc}") from exc
+
+
+def resource(name: str) -> Path:
+    """The path of a file that the query was deployed with (`--resource`). For functions of its wheel, also while their module
+    is imported. Raises InvalidArgument for a name that is none of them, and where no query calls."""
+    if not _current:
+        raise InvalidArgument(f"no deployed query calls, so there is no resource '{name}'")
+    folder = _current[0] / RESOURCES
+    found = folder / name
+    if found.parent != folder or not found.is_file():
+        known = ", ".join(sorted(each.name for each in folder.iterdir())) if folder.is_dir() else ""
+        raise InvalidArgument(f"the query has no resource '{name}'; it has: {known or 'none'}")
+    return found
+
+
+def pandas_call(target: Target) -> Callable[..., pd.Series[Any]]:
+    """Over pandas Series, one for each argument; it returns one value for each row."""
+
+    def call(*columns: pd.Series) -> pd.Series:  # Spark reads these hints
+        found = target.call(*columns)
+        series = found if isinstance(found, pd.Series) else pd.Series(_plain(found))
+        _check_rows(target.name, len(series), len(columns[0]))
+        return series
+
+    return call
+
+
+def arrow_call(target: Target, result: pa.DataType) -> Callable[..., pa.Array]:
+    """Over Arrow arrays, one for each argument; it returns one value for each row, which become of the type."""
+
+    def call(*columns: pa.Array) -> pa.Array:
+        found = target.call(*columns)
+        _check_rows(target.name, len(found), len(columns[0]))
+        return _of_type(target.name, found, result)
+
+    return call
+
+
+def batch_call(target: Target, schema: pa.Schema, given: pa.Schema, *, arrow: bool) -> Callable[..., Any]:
+    """Over the rows of a micro-batch as a whole, with its number; it is not called for one without rows. With `arrow` it
+    gets a table of Arrow, else a DataFrame of pandas. It returns rows: a table or DataFrame with the columns of the schema,
+    or mappings; None stands for none."""
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        table = pa.Table.from_batches([each for each in batches if each.num_rows], given)
+        if table.num_rows:
+            context = TaskContext.get()
+            number = None if context is None else context.getLocalProperty(_BATCH)
+            found = target.call(table if arrow else table.to_pandas(), int(number or 0))
+            yield from _rows(target.name, found, schema).to_batches()
+
+    return call
+
+
+def wasm_call(name: str, code: bytes, signature: str) -> Callable[..., pa.Array]:
+    """A function of a WebAssembly module over Arrow arrays."""
+
+    def call(*columns: pa.Array) -> pa.Array:
+        function, kinds, result = _wasm_function(code, signature)
+        cast = [pa.chunked_array([each.cast(kind)], kind) for each, kind in zip(columns, kinds, strict=True)]
+        if not len(columns[0]):
+            return pa.array([], result)
+        return function(cast).combine_chunks()
+
+    call.__name__ = name
+    return call
+
+
+@cache
+def _wasm_function(code: bytes, signature: str) -> tuple[Any, tuple[pa.DataType, ...], pa.DataType]:
+    from anabranch.wasm.engine import WasmEngine
+    from anabranch.wasm.function import WasmFunction
+    from anabranch.wasm.signature import parse_signature
+
+    engine = WasmEngine(ThreadTasks())
+    parsed = parse_signature(signature)
+    kinds = tuple(kind for _, kind in parsed.arguments)
+    return WasmFunction(engine, engine.compile(code), parsed), kinds, parsed.result
+
+
+def _loaded(target: Target) -> Callable[..., Any]:
+    root = [] if target.archive is None else [_unpacked(target.archive)]
+    if root != _current:
+        _switch(root)
+    return _imported(target)
+
+
+@cache
+def _unpacked(archive: str) -> Path:
+    from pyspark import SparkFiles
+
+    return Path(SparkFiles.get(archive))
+
+
+def _switch(root: list[Path]) -> None:
+    """Have the modules of this code importable, instead of those of the code that was called last."""
+    for old in _current:
+        sys.path.remove(str(old / PYTHON))
+        inside = [name for name, module in sys.modules.items() if _is_in(module, old)]
+        _modules[old] = {name: sys.modules.pop(name) for name in inside}
+    _current[:] = root
+    for new in root:
+        sys.path.insert(0, str(new / PYTHON))
+        sys.modules.update(_modules.pop(new, {}))
+    importlib.invalidate_caches()
+
+
+def _is_in(module: ModuleType, root: Path) -> bool:
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return any(isinstance(place, str) and Path(place).is_relative_to(root) for place in places)
+
+
+@cache
+def _imported(target: Target) -> Callable[..., Any]:
+    try:
+        found = getattr(importlib.import_module(target.module), target.function)
+    except Exception as exc:  # whatever a module does while it is imported
+        raise FunctionFailed(target.name, f"{type(exc).__name__}: {exc}") from exc
+    if not callable(found):
+        raise FunctionFailed(target.name, f"{target.module}:{target.function} is not a function")
+    made: Callable[..., Any] = found
+    return made
+
+
+def _plain(found: Any) -> Any:
+    return found.to_pandas() if isinstance(found, pa.Array | pa.ChunkedArray) else found
+
+
+def _check_rows(name: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise FunctionFailed(name, f"it returned {found:,} values for {wanted:,} rows")
+
+
+def _of_type(name: str, found: Any, kind: pa.DataType) -> pa.Array:
+    try:
+        array = found if isinstance(found, pa.Array | pa.ChunkedArray) else pa.array(found)
+        array = array.cast(kind)
+        return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    except (pa.ArrowException, TypeError, ValueError) as exc:
+        raise FunctionFailed(name, f"its result does not become of the type {kind}: {exc}") from exc
+
+
+def _rows(name: str, found: Any, schema: pa.Schema) -> pa.Table:
+    if found is None:
+        return schema.empty_table()
+    try:
+        if isinstance(found, pa.RecordBatch):
+            found = pa.Table.from_batches([found])
+        if isinstance(found, pd.DataFrame):
+            return pa.Table.from_pandas(found, schema, preserve_index=False)
+        if isinstance(found, pa.Table):
+            return found.select(schema.names).cast(schema)
+        return pa.Table.from_pylist(_mappings(found), schema)
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as exc:
+        raise FunctionFailed(name, f"its rows do not fit the columns {', '.join(schema.names)}: {exc}") from exc
+
+
+def _mappings(found: Iterable[Any]) -> list[Mapping[str, Any]]:
+    rows = list(found)
+    if bad := next((row for row in rows if not isinstance(row, Mapping)), None):
+        raise TypeError(f"expected mappings, got {type(bad).__name__}")
+    return rows
