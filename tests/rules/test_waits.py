@@ -29,6 +29,7 @@ ALLOWED = {
     + "until the consumer requests more, or closes",
     "wasm/function.py::WasmFunction._take self._changed.wait": _CONDITION + "a call takes limits.MODULE_CALL_S_MAX",
     "spark/worker_access.py::WorkerAccess.explained TaskContext.get": "not a wait: Spark's context of this task",
+    "spark/pipelines/functions/calls.py::_batch TaskContext.get": "not a wait: Spark's context of this task",
     "spark/queries/driver.py::main messages.get": "the host says something, or its end ends the whole process",
     "store/replacing.py::ReplacingStreams._replace writer.write_batch(data).result": _DURABLE,
     "blobs/objects.py::_run_all helper.join": "each part has settings.blob_deadline_s",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,10 @@ def host(store: ab.Store, tmp_path: Path) -> Iterator[HostProcess]:
     started.end()
 
 
+def has_one_row(store: ab.Store, stream: str) -> bool:
+    return store.streams.exists(stream) and len(rows(store, stream)) == 1
+
+
 def scores(store: ab.Store) -> list[float]:
     return sorted(row["s"] for row in rows(store, "out/scores")) if store.streams.exists("out/scores") else []
 
@@ -71,8 +76,8 @@ def test_a_query_with_a_wheel_has_a_driver_and_a_version_of_its_own(store: ab.St
         store.queries.deploy(name, PLAIN.format(name))
     store.queries.deploy("scores", SCORES, files=files(1))
     host.wait(lambda: scores(store) == [1.0])
-    for name in ("first", "second"):
-        host.wait(lambda name=name: store.streams.exists(f"out/{name}") and len(rows(store, f"out/{name}")) == 1)
+    for name in ("out/first", "out/second"):
+        host.wait(partial(has_one_row, store, name))
     shared, own = driver_of(store, "first"), driver_of(store, "scores")
     assert shared == driver_of(store, "second") != own
     assert [row["p"] for row in rows(store, "out/scores")] == [own]  # the worker is in the session of the driver

@@ -110,15 +110,15 @@ def _check(
     from anabranch.remote.address import is_broker
 
     try:
-        from anabranch.spark.pipelines.plan import plan
+        from anabranch.spark.pipelines.plan import functions_of, plan
     except MissingExtra:
         return
     from anabranch.deployments.files import check_files
     from anabranch.spark.pipelines import record
-    from anabranch.spark.pipelines.functions.check import check_declared
+    from anabranch.spark.pipelines.functions.check import check_code
 
-    check_declared(text, parameters, files)
-    outputs = [step.output for step in plan(text, parameters, check_files(files))]
+    steps = plan(text, parameters, check_files(files))
+    check_code(functions_of(steps), files)
     row = None if is_broker(store.url) else record.get(store.catalog, name)
     if row is not None and row.prepared and not restarts:
-        record.refuse_changed(row, outputs)
+        record.refuse_changed(row, [step.output for step in steps])

@@ -41,11 +41,13 @@ def validate(
             found = opened.queries.validate(text, parameters=parameters, files=files)
         else:
             from anabranch.deployments.files import check_files
-            from anabranch.spark.pipelines.functions.check import check_declared
+            from anabranch.spark.pipelines.functions.check import check_code
+            from anabranch.spark.pipelines.plan import functions_of, plan
             from anabranch.spark.queries.validate import validate as check
 
-            check_declared(text, parameters, files)
-            found = check(opened, text, parameters=parameters, files=check_files(files))
+            listed = check_files(files)
+            check_code(functions_of(plan(text, parameters, listed)), files)
+            found = check(opened, text, parameters=parameters, files=listed)
     if as_json:
         print_json(asdict(found))
         return

@@ -6,8 +6,8 @@ import pytest
 
 from anabranch.deployments.files import check_files
 from anabranch.errors import InvalidArgument, InvalidSql
-from anabranch.spark.pipelines.functions.check import check_declared
-from anabranch.spark.pipelines.plan import Step, plan
+from anabranch.spark.pipelines.functions.check import check_code
+from anabranch.spark.pipelines.plan import Step, functions_of, plan
 from anabranch.spark.pipelines.sql import parse
 from anabranch.spark.queries.upgrade import compare, is_stateless
 from tests.wasm_modules import heat
@@ -24,6 +24,10 @@ HANDLED = "CREATE STREAM out.a WITH (handler = Alerts) AS SELECT device FROM STR
 
 def steps(text: str, files: dict[str, bytes] | None = None) -> tuple[Step, ...]:
     return plan(text, {}, check_files(FILES if files is None else files))
+
+
+def check(text: str, files: dict[str, bytes]) -> None:
+    check_code(functions_of(steps(text, files)), files)
 
 
 def fingerprint(text: str, files: dict[str, bytes] | None = None) -> str:
@@ -162,11 +166,11 @@ def test_a_function_that_is_declared_is_no_aggregate() -> None:
 
 
 def test_code_that_is_there() -> None:
-    check_declared(SCORE + USE, {}, FILES)
+    check(SCORE + USE, FILES)
     heated = "CREATE FUNCTION f(x DOUBLE) RETURNS DOUBLE AS WASM 'heat:score';" + USE.replace("score(", "f(")
-    check_declared(heated, {}, {"heat.wasm": heat()})
+    check(heated, {"heat.wasm": heat()})
     package = {"p-1-py3-none-any.whl": wheel({"scoring/model/__init__.py": ""}, name="p")}
-    check_declared(SCORE + USE, {}, package)
+    check(SCORE + USE, package)
 
 
 @pytest.mark.parametrize(
@@ -194,10 +198,10 @@ def test_code_that_is_there() -> None:
 )
 def test_code_that_is_not_there(text: str, files: dict[str, bytes], message: str) -> None:
     with pytest.raises(InvalidSql, match=message):
-        check_declared(text, {}, files)
+        check(text, files)
 
 
 def test_a_module_that_is_none() -> None:
     text = SCORE.replace("PYTHON 'scoring.model", "WASM 'heat") + USE
     with pytest.raises((InvalidSql, InvalidArgument), match="not a valid WebAssembly module"):
-        check_declared(text, {}, {"heat.wasm": b"\0asm" + bytes(20)})
+        check(text, {"heat.wasm": b"\0asm" + bytes(20)})

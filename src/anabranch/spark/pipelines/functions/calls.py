@@ -20,7 +20,7 @@ import pyarrow as pa
 from anabranch.errors import FunctionFailed, InvalidArgument
 from anabranch.runtime.tasks import ThreadTasks
 
-__all__ = ["PYTHON", "RESOURCES", "Target", "arrow_call", "batch_call", "pandas_call", "resource", "wasm_call"]
+__all__ = ["PYTHON", "RESOURCES", "FunctionTarget", "arrow_call", "batch_call", "pandas_call", "resource", "wasm_call"]
 
 PYTHON: Final = "python"
 RESOURCES: Final = "resources"
@@ -30,7 +30,7 @@ _modules: dict[Path, dict[str, ModuleType]] = {}  # of other code, of which a wo
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FunctionTarget:
     """A Python function by its module, in the archive of this name. `name` is what SQL calls it."""
 
     name: str
@@ -60,7 +60,7 @@ def resource(name: str) -> Path:
     return found
 
 
-def pandas_call(target: Target) -> Callable[..., pd.Series[Any]]:
+def pandas_call(target: FunctionTarget) -> Callable[..., pd.Series[Any]]:
     """Over pandas Series, one for each argument; it returns one value for each row."""
 
     def call(*columns: pd.Series) -> pd.Series:  # Spark reads these hints
@@ -72,7 +72,7 @@ def pandas_call(target: Target) -> Callable[..., pd.Series[Any]]:
     return call
 
 
-def arrow_call(target: Target, result: pa.DataType) -> Callable[..., pa.Array]:
+def arrow_call(target: FunctionTarget, result: pa.DataType) -> Callable[..., pa.Array]:
     """Over Arrow arrays, one for each argument; it returns one value for each row, which become of the type."""
 
     def call(*columns: pa.Array) -> pa.Array:
@@ -83,19 +83,15 @@ def arrow_call(target: Target, result: pa.DataType) -> Callable[..., pa.Array]:
     return call
 
 
-def batch_call(target: Target, schema: pa.Schema, given: pa.Schema, *, arrow: bool) -> Callable[..., Any]:
+def batch_call(target: FunctionTarget, schema: pa.Schema, given: pa.Schema, *, arrow: bool) -> Callable[..., Any]:
     """Over the rows of a micro-batch as a whole, with its number; it is not called for one without rows. With `arrow` it
     gets a table of Arrow, else a DataFrame of pandas. It returns rows: a table or DataFrame with the columns of the schema,
     or mappings; None stands for none."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
         table = pa.Table.from_batches([each for each in batches if each.num_rows], given)
         if table.num_rows:
-            context = TaskContext.get()
-            number = None if context is None else context.getLocalProperty(_BATCH)
-            found = target.call(table if arrow else table.to_pandas(), int(number or 0))
+            found = target.call(table if arrow else table.to_pandas(), _batch())
             yield from _rows(target.name, found, schema).to_batches()
 
     return call
@@ -115,6 +111,14 @@ def wasm_call(name: str, code: bytes, signature: str) -> Callable[..., pa.Array]
     return call
 
 
+def _batch() -> int:
+    """The number of the micro-batch that is processed; 0 outside of streams."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.getLocalProperty(_BATCH) or 0)
+
+
 @cache
 def _wasm_function(code: bytes, signature: str) -> tuple[Any, tuple[pa.DataType, ...], pa.DataType]:
     from anabranch.wasm.engine import WasmEngine
@@ -127,7 +131,7 @@ def _wasm_function(code: bytes, signature: str) -> tuple[Any, tuple[pa.DataType,
     return WasmFunction(engine, engine.compile(code), parsed), kinds, parsed.result
 
 
-def _loaded(target: Target) -> Callable[..., Any]:
+def _loaded(target: FunctionTarget) -> Callable[..., Any]:
     root = [] if target.archive is None else [_unpacked(target.archive)]
     if root != _current:
         _switch(root)
@@ -160,7 +164,7 @@ def _is_in(module: ModuleType, root: Path) -> bool:
 
 
 @cache
-def _imported(target: Target) -> Callable[..., Any]:
+def _imported(target: FunctionTarget) -> Callable[..., Any]:
     try:
         found = getattr(importlib.import_module(target.module), target.function)
     except Exception as exc:  # whatever a module does while it is imported

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from anabranch.deployments.files import check_files, kind_of_file, unpacked_wheels
+from anabranch.deployments.files import kind_of_file, unpacked_wheels
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.runtime.tasks import ThreadTasks
 from anabranch.spark.pipelines.functions.declared import DeclaredFunction, wasm_signature
-from anabranch.spark.pipelines.plan import functions_of, plan
 
-__all__ = ["check_code", "check_declared"]
-
-
-def check_declared(text: str, parameters: Mapping[str, str], files: Mapping[str, bytes]) -> None:
-    """`check_code` of all functions that statements use."""
-    steps = plan(text, parameters, check_files(files))
-    check_code(functions_of(steps), files)
+__all__ = ["check_code"]
 
 
 def check_code(functions: Iterable[DeclaredFunction], files: Mapping[str, bytes]) -> None:

@@ -97,8 +97,8 @@ def _udf(function: DeclaredFunction, files: Mapping[str, bytes]) -> Any:
     return over_arrow(calls.wasm_call(function.name, code, wasm_signature(function)), kind)
 
 
-def _target(function: DeclaredFunction) -> calls.Target:
-    return calls.Target(function.name, function.archive, function.module, function.function)
+def _target(function: DeclaredFunction) -> calls.FunctionTarget:
+    return calls.FunctionTarget(function.name, function.archive, function.module, function.function)
 
 
 def _ddl(columns: Sequence[tuple[str, str]]) -> StructType:
