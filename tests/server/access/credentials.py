@@ -33,6 +33,12 @@ def may(caller: str, needs: str) -> bool:
     return all(letter.lower() in ROLES[role] and (on == "*" or (on == "iot/" and letter.islower())) for letter in needs)
 
 
+def may_read(caller: str, stream: str) -> bool:
+    """Whether a caller may read a stream by its name."""
+    role, _, on = caller.partition(" on ")
+    return "r" in ROLES[role] and (on == "*" or stream.startswith(on))
+
+
 @dataclass
 class World:
     """A store with the streams `iot/sensors`, `lab/secret` and `iot/window`, an alias of the latter; its guard, and a
