@@ -12,6 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.model.columns import TIME_TYPE
 from anabranch.query import Query
+from anabranch.sketches import bloom
 from anabranch.spark.pipelines.run import run
 from tests.spark.pipelines import BASE, SECOND
 
@@ -96,6 +97,15 @@ def test_sketches_of_windows_are_merged_over_any_range(spark: SparkSession, stor
         assert truth["u1"] <= row["u1"] <= truth["u1"] + row["u1_error"]
         assert (row["has_u1"], row["has_u2"]) == (row["device"] == "d1", row["device"] == "d0")
         assert abs(row["members"] - truth["users"]) <= 0.02 * truth["users"]
+    # The filters are bit for bit those that are made without Spark.
+    made = asked(store, "SELECT device, list(members) AS members FROM iot.sketches GROUP BY device ORDER BY device")
+    users = asked(store, 'SELECT list(DISTINCT "user") AS users FROM iot.requests GROUP BY device ORDER BY device')
+    for row, own in zip(made, users, strict=True):
+        assert bloom.union(row["members"]) == bloom.build(own["users"])
+    (nothing,) = spark.sql(
+        f"SELECT {bloom.expression('x', 2)} AS f FROM VALUES (CAST(NULL AS STRING)) AS t(x)"
+    ).collect()
+    assert bytes(nothing.f) == bloom.build([], 2)
     # u1 is a third of the requests of d1; no user of d0 is frequent enough to be certain.
     assert found[0]["top"] == []
     (top,) = found[1]["top"]

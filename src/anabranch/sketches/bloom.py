@@ -1,14 +1,16 @@
 """Whether a value was there, by Bloom filters that pipelines make with `bloom_sketch_agg`.
 
 A filter answers yes for every value that was there, and for others with a probability that it can tell (`error`). It has
-parts of 32,768 bits, in each of which every value sets one: by default eight parts, 32 KiB, for 27,000 values with 1 % of
-wrong answers. Each part is a bitmap of Spark's `bitmap_construct_agg`, so that Spark makes filters by its own means.
+parts of 32,768 bits: by default eight, 32 KiB, for 27,000 values with 1 % of wrong answers. After a header its bytes are those
+of Spark's `BloomFilter` (version 2, in `org.apache.spark.util.sketch`), of hashes of the values' texts.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,90 +21,146 @@ from anabranch.errors import InvalidArgument
 from anabranch.sketches.layout import not_a_sketch
 from anabranch.sketches.values import hashable, present, whole
 
-__all__ = ["HEADER", "PARTS", "PARTS_MAX", "build", "contains", "error", "estimate", "expression", "union"]
+__all__ = ["AGGREGATE", "HEADER", "PARTS", "PARTS_MAX", "build", "contains", "error", "estimate", "expression", "union"]
 
-HEADER: Final = b"BLOOM\x01"
+HEADER: Final = b"BLOOM\x02"
 PARTS: Final = 8
-PARTS_MAX: Final = 8
+PARTS_MAX: Final = 256
+AGGREGATE: Final = "bloom_filter_agg"
+"""The name of Spark's aggregate function, which `anabranch.spark.pipelines.spark_functions` makes known to a session."""
 _BYTES: Final = 4_096
 _BITS: Final = 8 * _BYTES
-_OF_A_HASH: Final = 4  # a hash of 64 bits has four numbers of 15
-_SEED: Final = 42
+_VALUES: Final = 3_375  # for which one part has 1 % of wrong answers; from it Spark derives how many bits a value sets
+_BITS_OF_A_VALUE: Final = 7
+_BITS_OF_A_VALUE_MAX: Final = 64
+_VERSION: Final = 2
+_LAYOUT: Final = struct.Struct(">iiii")  # version, bits of a value, seed, words
+_SEED: Final = 42  # of the hash of a value's text, as in xxhash64() of Spark
+
+Longs = npt.NDArray[np.int64]
 
 
 def expression(value: str, parts: int = PARTS) -> str:
     """The SQL of Spark for the filter of a column's values, given as SQL. Its text is hashed, so an integer and its digits are
     the same; null is left out."""
-    text = f"CAST(({value}) AS STRING)"
-    hashes = [f"xxhash64({text})", f"xxhash64({text}, 1)"]
-    bits = [
-        f"bitmap_construct_agg(IF(({value}) IS NULL, NULL, "
-        f"shiftrightunsigned({hashes[part // _OF_A_HASH]}, {15 * (part % _OF_A_HASH)}) & {_BITS - 1}))"
-        for part in range(parts)
-    ]
-    return f"concat(X'{HEADER.hex().upper()}', {', '.join(bits)})"
+    # The hash of null is not null.
+    hashed = f"IF(({value}) IS NULL, NULL, xxhash64(CAST(({value}) AS STRING)))"
+    filled = f"{AGGREGATE}({hashed}, {_VALUES * parts}L, {_BITS * parts}L)"
+    empty = f"concat(X'{_layout(parts).hex().upper()}', unhex(repeat('00', {_BYTES * parts})))"
+    return f"concat(X'{HEADER.hex().upper()}', coalesce({filled}, {empty}))"
 
 
 def build(values: Iterable[object], parts: int = PARTS) -> bytes:
-    """A filter of integers, text or bytes; None is left out. `parts` from 1 to 8. Raises InvalidArgument."""
-    filled = np.zeros((whole("parts", parts, 1, PARTS_MAX), _BYTES), np.uint8)
-    for value in hashable(values, "a Bloom filter"):
-        for part, bit in enumerate(_bits(value, parts)):
-            filled[part, bit >> 3] |= 1 << (bit & 7)
-    return HEADER + filled.tobytes()
+    """A filter of integers, text or bytes; None is left out. `parts` from 1 to 256. Raises InvalidArgument."""
+    words = np.zeros(_BITS // 64 * whole("parts", parts, 1, PARTS_MAX), np.uint64)
+    filled = _Filter(_BITS_OF_A_VALUE, 0, words)
+    places = filled.places(_hashes(values))
+    np.bitwise_or.at(words, places >> 6, np.uint64(1) << (places & 63).astype(np.uint64))
+    return filled.to_bytes()
 
 
 def union(sketches: Iterable[bytes | None], parts: int = PARTS) -> bytes:
     """The filter of what is in any of them; None is left out, and of nothing it is an empty filter of so many parts. Raises
     InvalidArgument, also if they differ in parts."""
-    merged: npt.NDArray[np.uint8] | None = None
-    for filled in map(_read, present(sketches)):
+    merged: _Filter | None = None
+    for each in map(_read, present(sketches)):
         if merged is None:
-            merged = filled
-        elif len(merged) != len(filled):
-            raise InvalidArgument(f"Bloom filters of {len(merged)} and of {len(filled)} parts can't be merged")
+            merged = each
+        elif (len(merged.words), merged.bits, merged.seed) != (len(each.words), each.bits, each.seed):
+            raise InvalidArgument(f"Bloom filters of {merged.parts:g} and of {each.parts:g} parts can't be merged")
         else:
-            merged = merged | filled
-    return build((), parts) if merged is None else HEADER + merged.tobytes()
+            merged = _Filter(merged.bits, merged.seed, merged.words | each.words)
+    return build((), parts) if merged is None else merged.to_bytes()
 
 
 def contains(sketch: bytes, value: object) -> bool:
     """False if the value was not there; true if it was, and now and then if it was not. Raises InvalidArgument."""
-    filled = _read(sketch)
-    found = list(hashable([value], "a Bloom filter"))
-    if not found:
+    filled, hashes = _read(sketch), _hashes([value])
+    if not len(hashes):
         raise InvalidArgument("whether null was there is not in a Bloom filter")
-    return all(filled[part, bit >> 3] >> (bit & 7) & 1 for part, bit in enumerate(_bits(found[0], len(filled))))
+    places = filled.places(hashes)
+    return bool((filled.words[places >> 6] >> (places & 63).astype(np.uint64) & np.uint64(1)).all())
 
 
 def error(sketch: bytes) -> float:
     """The probability that it says yes of a value that was not there. Raises InvalidArgument."""
-    return float(np.prod(_fill(_read(sketch))))
+    filled = _read(sketch)
+    return float(filled.full**filled.bits)
 
 
 def estimate(sketch: bytes) -> int:
     """About how many distinct values were there; the most that it can tell if all its bits are set. Raises InvalidArgument."""
-    free = 1 - float(_fill(_read(sketch)).mean())
-    return round(math.log(max(free, 1 / _BITS)) / math.log1p(-1 / _BITS))
+    filled = _read(sketch)
+    size = 64 * len(filled.words)
+    return round(math.log(max(1 - filled.full, 1 / size)) / math.log1p(-1 / size) / filled.bits)
 
 
-def _fill(filled: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    shares: npt.NDArray[np.float64] = np.unpackbits(filled, axis=1).mean(axis=1)
-    return shares
+def _layout(parts: int) -> bytes:
+    return _LAYOUT.pack(_VERSION, _BITS_OF_A_VALUE, 0, _BITS // 64 * parts)
 
 
-def _bits(value: object, parts: int) -> list[int]:
-    first = xxhash.xxh64_intdigest(str(value).encode(), seed=_SEED)
-    # Spark hashes several columns one after the other, each with the hash before as seed.
-    second = xxhash.xxh64_intdigest((1).to_bytes(4, "little"), seed=first)
-    return [(first, second)[part // _OF_A_HASH] >> 15 * (part % _OF_A_HASH) & (_BITS - 1) for part in range(parts)]
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """`bits`: how many of those in `words` a value sets."""
+
+    bits: int
+    seed: int
+    words: npt.NDArray[np.uint64]
+
+    @property
+    def parts(self) -> float:
+        return 64 * len(self.words) / _BITS
+
+    @property
+    def full(self) -> float:
+        """The share of bits that are set."""
+        return float(np.unpackbits(self.words.view(np.uint8)).mean())
+
+    def places(self, hashes: Longs) -> Longs:
+        """The bits that values with these hashes set, as Spark's `BloomFilterImplV2` has it."""
+        first = _murmur3(hashes, np.full(len(hashes), self.seed, np.int64).astype(np.uint32))
+        second = _murmur3(hashes, first)
+        signed = (each.view(np.int32).astype(np.int64) for each in (first, second))
+        high, low = signed
+        sums = high[:, None] * np.int64((1 << 31) - 1) + low[:, None] * np.arange(1, self.bits + 1)
+        found: Longs = (np.where(sums < 0, ~sums, sums) % (64 * len(self.words))).ravel()
+        return found
+
+    def to_bytes(self) -> bytes:
+        layout = _LAYOUT.pack(_VERSION, self.bits, self.seed, len(self.words))
+        return HEADER + layout + self.words.astype(">u8").tobytes()
 
 
-def _read(sketch: object) -> npt.NDArray[np.uint8]:
+def _hashes(values: Iterable[object]) -> Longs:
+    found = [xxhash.xxh64_intdigest(str(value).encode(), seed=_SEED) for value in hashable(values, "a Bloom filter")]
+    return np.array(found, np.uint64).view(np.int64)
+
+
+def _murmur3(values: Longs, seeds: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The 32-bit hashes of 64-bit integers, as `Murmur3_x86_32.hashLong` of Spark."""
+    hashed = seeds
+    for half in (values & 0xFFFFFFFF, values >> 32 & 0xFFFFFFFF):
+        mixed = _rotated(half.astype(np.uint32) * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+        hashed = _rotated(hashed ^ mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    hashed = hashed ^ np.uint32(8)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        hashed = (hashed ^ hashed >> np.uint32(shift)) * np.uint32(factor)
+    return hashed ^ hashed >> np.uint32(16)
+
+
+def _rotated(values: npt.NDArray[np.uint32], by: int) -> npt.NDArray[np.uint32]:
+    return values << np.uint32(by) | values >> np.uint32(32 - by)
+
+
+def _read(sketch: object) -> _Filter:
     if not isinstance(sketch, bytes | bytearray | memoryview):
         raise InvalidArgument(f"expected the bytes of a Bloom filter, found {type(sketch).__name__}")
     data = bytes(sketch)
-    parts, rest = divmod(len(data) - len(HEADER), _BYTES)
-    if not data.startswith(HEADER) or rest or not 1 <= parts <= PARTS_MAX:
+    if not data.startswith(HEADER) or len(data) < len(HEADER) + _LAYOUT.size:
         raise not_a_sketch("a Bloom", data)
-    return np.frombuffer(data, np.uint8, offset=len(HEADER)).reshape(parts, _BYTES)
+    version, bits, seed, words = _LAYOUT.unpack_from(data, len(HEADER))
+    first = len(HEADER) + _LAYOUT.size
+    good = version == _VERSION and 1 <= bits <= _BITS_OF_A_VALUE_MAX and words > 0 and len(data) - first == 8 * words
+    if not good:
+        raise not_a_sketch("a Bloom", data)
+    return _Filter(bits, seed, np.frombuffer(data, ">u8", offset=first).astype(np.uint64))

@@ -1,5 +1,4 @@
-"""`bloom_sketch_agg(x[, parts])` in a pipeline's SQL: an aggregate that Spark has not, written out in functions that it has.
-Pure."""
+"""`bloom_sketch_agg(x[, parts])` in a pipeline's SQL, written out in functions of Spark. Pure."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.publish import BatchHandler, publish
 from anabranch.spark.pipelines.shed_frame import refuse_unestimated, shed_frame, shed_options
 from anabranch.spark.pipelines.side_outputs import HOPS, OUTPUTS_COLUMN, feedback_mask, outputs_sql
+from anabranch.spark.pipelines.spark_functions import provide_functions
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.versions import VALID_FROM, VALID_UNTIL, with_versions
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
@@ -186,6 +187,7 @@ def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed:
         frame = events_of_windows(events, windowed, store.streams.get(source))
     except InvalidSql as exc:
         raise InvalidSql(str(exc), line=statement.query_line) from exc
+    provide_functions(spark, windowed.results)
     results = results_of_nothing(spark, frame, _padded(statement, windowed.results), statement.arguments)
     _check_names(statement, results)
     return AnalyzedQuery(frame, results.schema, windowed=True)
@@ -193,6 +195,7 @@ def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed:
 
 def _sql(spark: SparkSession, statement: Statement, query: str) -> DataFrame:
     text = _padded(statement, query)
+    provide_functions(spark, text)
     return spark.sql(text, dict(statement.arguments)) if statement.arguments else spark.sql(text)
 
 
