@@ -33,6 +33,7 @@ from bench import (
     one_event,
     producers,
     put_latency,
+    queries_influxql,
     queries_shed,
     queries_sketches,
     queries_state,
@@ -93,6 +94,7 @@ FIGURES: dict[str, Benchmark] = {
         queries_sketches,
         queries_state,
         queries_takeover,
+        queries_influxql,
     )
 }
 # Several figures under one name.
