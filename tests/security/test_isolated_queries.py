@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from anabranch.query.isolated import IsolatedQueries, IsolatedResult
 from anabranch.query.names import named_streams
 from anabranch.query.sandbox import QueryLimits
 from tests.parameters import rest_is_slow
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +119,14 @@ def test_tables_of_one_query_are_gone_in_the_next(store: ab.Store, queries: Isol
 def test_a_store_in_memory_is_not_queried_by_another_process() -> None:
     with ab.connect("memory://", create=True) as store, pytest.raises(StoreUnavailable, match="in memory"):
         IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20)).run("SELECT 1", {})
+
+
+def test_processes_that_end_leave_no_folders(store: ab.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    queries = IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20, spill_bytes=8 << 20, seconds=60))
+    for _ in range(2):
+        assert run(queries, store, "SELECT count(*) AS n FROM s.numbers") == [{"n": 100}]
+    # The database of the next query is opened after the answer to the last one.
+    until(lambda: len(list(tmp_path.glob("anabranch-query-*"))) == 1)
+    queries.close()
+    assert list(tmp_path.glob("anabranch-query-*")) == []

@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from shutil import rmtree
-from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -22,7 +20,7 @@ from anabranch.query.dataset import StreamDataset
 from anabranch.query.functions import ModuleFunctions
 from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, query_error, stream_tables
 from anabranch.query.names import lists_tables, named_streams
-from anabranch.query.sandbox import QueryLimits, check_statements, open_database
+from anabranch.query.sandbox import QueryDatabase, QueryLimits, check_statements
 from anabranch.query.scan import Scans
 from anabranch.query.sketches import SketchFunctions
 from anabranch.runtime.tasks import Tasks
@@ -97,9 +95,11 @@ class Query:
         allow_files: bool = False,
         limits: QueryLimits | None = None,
         allowed: Mapping[StreamName, StreamId] | None = None,
+        opened: QueryDatabase | None = None,
     ) -> None:
         """With `allow_files`, queries may read and write files of this machine and load extensions of DuckDB. A query that
-        exceeds its limits raises QueryLimitExceeded. With `allowed`, there are no streams but these, under these names."""
+        exceeds its limits raises QueryLimitExceeded. With `allowed`, there are no streams but these, under these names. `opened` is a
+        database that was opened before, with the same files and limits."""
         if not isinstance(store, Store):
             raise NotRemote("a broker runs queries itself: call anabranch.remote.query.query(store, sql)")
         self._store = store
@@ -109,8 +109,8 @@ class Query:
         # The streams of all queries so far, and the table that each is read as. Its number makes the table's name
         # unique, because DuckDB ignores case.
         self._sources: dict[StreamName, str] = {}
-        self._spill = mkdtemp(prefix="anabranch-query-")
-        self._database = open_database(self._spill, allow_files=allow_files, limits_=self._limits)
+        self._opened = opened or QueryDatabase(allow_files=allow_files, limits_=self._limits)
+        self._database = self._opened.connection
         self._current = _QueryRun(store.runtime.tasks)
         self._functions = ModuleFunctions(store, self._database, lambda: self._current.scans)
         self._sketches = SketchFunctions(self._database, lambda: self._current.scans)
@@ -295,8 +295,7 @@ class Query:
             return
         self._end(self._current)
         self._functions.close()
-        self._database.close()
-        rmtree(self._spill, ignore_errors=True)
+        self._opened.close()
         self._closed = True
         self._store._forget(self)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Final
 
@@ -32,6 +33,7 @@ from anabranch.wire.errors import error_from_json
 _READ_BYTES: Final = 1 << 20
 _POLL_S: Final = 0.5
 _START_S: Final = 30.0
+_END_S: Final = 2.0
 _BY_MEMORY: Final = QueryLimitExceeded(
     "the process of the query ended: most likely the query needs more memory than it may use", "memory"
 )
@@ -95,6 +97,19 @@ class _Process:
         if not data:
             raise _BY_MEMORY.with_traceback(None)
         self._buffer += data
+
+    def finish(self) -> None:
+        """Let a process without a query end, and remove its folder."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+
+    def end(self) -> None:
+        """Wait for a moment until it has ended, then kill it."""
+        self.finish()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self.kill()
 
     def kill(self) -> None:
         """End the process now. A second call is harmless."""
@@ -233,7 +248,7 @@ class IsolatedQueries:
                 self._idle.append(process)
             self._changed.notify_all()
         if self._closed:
-            process.kill()
+            process.end()
 
     def gone(self) -> None:
         """Count a process that was killed."""
@@ -248,7 +263,9 @@ class IsolatedQueries:
             idle, self._idle = self._idle, []
             self._changed.notify_all()
         for process in idle:
-            process.kill()
+            process.finish()
+        for process in idle:
+            process.end()
 
 
 def _as_stream(table: pa.Table) -> bytes:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Final
 
 from anabranch import limits
@@ -70,6 +72,19 @@ def open_database(spill: str, *, allow_files: bool, limits_: QueryLimits) -> duc
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")
     return database
+
+
+class QueryDatabase:
+    """A database in memory, and the folder to which it spills. For one `Query`, which closes it."""
+
+    def __init__(self, *, allow_files: bool, limits_: QueryLimits) -> None:
+        self._spill = mkdtemp(prefix="anabranch-query-")
+        self.connection = open_database(self._spill, allow_files=allow_files, limits_=limits_)
+
+    def close(self) -> None:
+        """Release both."""
+        self.connection.close()
+        rmtree(self._spill, ignore_errors=True)
 
 
 def check_statements(database: duckdb.DuckDBPyConnection, sql: str) -> None:

@@ -18,13 +18,17 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 from anabranch.errors import AnabranchError, QueryLimitExceeded
+from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.engine import Query
-from anabranch.query.sandbox import QueryLimits
+from anabranch.query.sandbox import QueryDatabase, QueryLimits
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store, connect
 from anabranch.wire.errors import error_to_json
+
+with optional("a query", "query"):
+    import duckdb
 
 __all__ = ["BATCH", "DONE", "FAILED", "HEADER", "REQUEST", "SCHEMA"]
 
@@ -52,20 +56,34 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _send(outgoing, DONE, b"")
         limits = QueryLimits(memory_bytes=memory, spill_bytes=opening["spill_bytes"])
+        opened: QueryDatabase | None = QueryDatabase(allow_files=False, limits_=limits)
         while (request := _frame(incoming)) is not None:
             try:
-                _serve(store, limits, json.loads(request), outgoing)
+                _serve(store, limits, opened, json.loads(request), outgoing)
                 _send(outgoing, DONE, b"")
             except AnabranchError as exc:
                 _send(outgoing, FAILED, json.dumps(error_to_json(exc)).encode())
             except (MemoryError, pa.ArrowMemoryError):
                 error = QueryLimitExceeded("the query needs more memory than it may use", "memory")
                 _send(outgoing, FAILED, json.dumps(error_to_json(error)).encode())
+            opened = _opened_ahead(limits)
+        if opened is not None:
+            opened.close()
 
 
-def _serve(store: Store, limits: QueryLimits, request: dict[str, Any], outgoing: BinaryIO) -> None:
+def _opened_ahead(limits: QueryLimits) -> QueryDatabase | None:
+    """The database of the next query, so that this does not wait for it. None: it opens its own, and fails if it can't."""
+    try:
+        return QueryDatabase(allow_files=False, limits_=limits)
+    except (MemoryError, OSError, duckdb.Error):
+        return None
+
+
+def _serve(
+    store: Store, limits: QueryLimits, opened: QueryDatabase | None, request: dict[str, Any], outgoing: BinaryIO
+) -> None:
     allowed = {StreamName.parse(name): StreamId(stream) for name, stream in request["streams"].items()}
-    with Query(store, limits=limits, allowed=allowed) as query:
+    with Query(store, limits=limits, allowed=allowed, opened=opened) as query:
         if request["describe"]:
             schema, count = query.describe(request["sql"], _parameters(request["parameters"]))
             _send(outgoing, SCHEMA, count.to_bytes(4, "little") + schema.serialize().to_pybytes())

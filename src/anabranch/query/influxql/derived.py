@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -25,6 +26,16 @@ _ARROW: Final[Mapping[FieldType, pa.DataType]] = {
     "boolean": pa.bool_(),
 }
 _BATCH_ROWS: Final = 65_536
+
+
+@cache
+def _shared_database() -> duckdb.DuckDBPyConnection:
+    """A database without tables, for opening one takes longer than most queries. Each query has a cursor of its own; its rows
+    are a view that only this cursor sees."""
+    memory = f"{limits.INFLUXQL_SUBQUERY_MEMORY_BYTES}B"
+    database = duckdb.connect(config={"threads": 1, "memory_limit": memory, "temp_directory": ""})
+    database.execute("SET enable_external_access = false")
+    return database
 
 
 class DerivedRow(NamedTuple):
@@ -90,9 +101,7 @@ class DerivedRows:
 
     def run(self, sql: str) -> Iterator[pa.RecordBatch]:
         """The result of SQL over the rows. Raises InvalidSql, QueryLimitExceeded."""
-        memory = f"{limits.INFLUXQL_SUBQUERY_MEMORY_BYTES}B"
-        with duckdb.connect(config={"threads": 1, "memory_limit": memory, "temp_directory": ""}) as database:
-            database.execute("SET enable_external_access = false")
+        with _shared_database().cursor() as database:
             database.register(self.table, self._rows)
             try:
                 relation: Any = database.sql(sql)
