@@ -134,7 +134,12 @@ class SelectSql:
         return aggregate.picked(wanted, self._argument(selector), self._time, self._number(selector))
 
     def _selected_time(self, selector: FunctionCall | None) -> str:
-        return "NULL" if selector is None else self._picked(selector, self._time)
+        if selector is None:
+            return "NULL"
+        extreme = {"first": "min", "last": "max"}.get(selector.name)
+        if extreme is not None:  # without a sort
+            return f"{extreme}({self._time}) FILTER (WHERE {self._argument(selector)} IS NOT NULL)"
+        return self._picked(selector, self._time)
 
     def _numbers(self) -> list[str]:
         return [str(number + 1) for number in range(len(self._tags))]

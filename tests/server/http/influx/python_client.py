@@ -28,6 +28,13 @@ result = client.query("SELECT mean(celsius) FROM air WHERE room = $room GROUP BY
 print(next(iter(result.items()))[0], [point["mean"] for point in result.get_points()])
 chunks = client.query("SELECT celsius FROM air", chunked=True, chunk_size=2)
 print([point["celsius"] for chunk in chunks for point in chunk.get_points()])
+select = "SELECT mean(celsius) INTO means FROM air GROUP BY time(1m), room"
+client.query(f"CREATE CONTINUOUS QUERY minutes ON python BEGIN {select} END", method="POST")
+print([query["name"] for each in client.get_list_continuous_queries() for query in each.get("python", [])])
+client.query("DROP CONTINUOUS QUERY minutes ON python", method="POST")
+client.query("SELECT mean(celsius) INTO means FROM air GROUP BY room")
+print([point["mean"] for point in client.query("SELECT mean FROM means").get_points()])
+client.drop_measurement("means")
 client.drop_measurement("air")
 print(client.get_list_measurements())
 client.drop_database("python")

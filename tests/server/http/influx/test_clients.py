@@ -52,5 +52,5 @@ def test_the_client_for_python_writes_and_queries(broker: Serving) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         *("1.6.7", "True", "True", "[{'name': 'air'}]", "('air', {'room': 'hall'}) [21.0]"),
-        *("[20.0, 20.0, 21.0, 21.0, 22.0, 22.0]", "[]"),
+        *("[20.0, 20.0, 21.0, 21.0, 22.0, 22.0]", "['minutes']", "[21.0, 21.0]", "[]"),
     ]
