@@ -108,11 +108,15 @@ def test_no_file_or_address_is_read(store: ab.Store, tmp_path: Path, sql: str) -
 def test_no_statement_writes_attaches_loads_or_sets(store: ab.Store, tmp_path: Path, sql: str) -> None:
     """Not even in the folder to which queries spill, where DuckDB itself allows it."""
     with Query(store) as query:
-        places = {"new": f"{query._spill}/new", "file": f"{query._spill}/x", "folder": query._spill}
+        places = {
+            "new": f"{query._opened.spill}/new",
+            "file": f"{query._opened.spill}/x",
+            "folder": query._opened.spill,
+        }
         with pytest.raises(InvalidSql) as refused:
             rows(query, sql.format(**places))
         assert "\n" not in str(refused.value)
-        assert list(Path(query._spill).iterdir()) == []
+        assert list(Path(query._opened.spill).iterdir()) == []
         assert rows(query, "SELECT count(*) AS n FROM s.numbers") == [{"n": 100}]
 
 

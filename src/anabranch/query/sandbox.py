@@ -78,13 +78,13 @@ class QueryDatabase:
     """A database in memory, and the folder to which it spills. For one `Query`, which closes it."""
 
     def __init__(self, *, allow_files: bool, limits_: QueryLimits) -> None:
-        self._spill = mkdtemp(prefix="anabranch-query-")
-        self.connection = open_database(self._spill, allow_files=allow_files, limits_=limits_)
+        self.spill = mkdtemp(prefix="anabranch-query-")
+        self.connection = open_database(self.spill, allow_files=allow_files, limits_=limits_)
 
     def close(self) -> None:
         """Release both."""
         self.connection.close()
-        rmtree(self._spill, ignore_errors=True)
+        rmtree(self.spill, ignore_errors=True)
 
 
 def check_statements(database: duckdb.DuckDBPyConnection, sql: str) -> None:
