@@ -144,7 +144,7 @@ def test_tokens_and_roles_that_make_no_sense_are_refused(store: Store) -> None:
     ):
         with pytest.raises(InvalidArgument):
             call()
-    assert (tokens.list(), roles.bindings(), len(roles.list())) == ([], [], 4)
+    assert (tokens.list(), roles.bindings(), len(roles.list())) == ([], [], 5)
 
 
 def test_a_role_in_use_is_not_deleted(store: Store) -> None:

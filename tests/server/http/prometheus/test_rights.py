@@ -12,7 +12,7 @@ import pytest
 from anabranch import limits
 from anabranch.errors import InvalidSql
 from anabranch.query.promql.parser import parse_promql
-from tests.server.access.credentials import KNOWN, STRANGERS, World, world
+from tests.server.access.credentials import KNOWN, ROLES, STRANGERS, World, world
 from tests.server.http.prometheus.data import BEGIN_S
 from tests.server.http.serving import Serving, serving
 
@@ -38,13 +38,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, ht
 @pytest.mark.parametrize("caller", KNOWN)
 def test_a_caller_sees_the_scopes_that_he_may_read(served: tuple[World, httpx.Client], caller: str) -> None:
     made, client = served
-    _, _, on = caller.partition(" on ")
+    role, _, on = caller.partition(" on ")
     bearer = {"Authorization": f"Bearer {made.tokens[caller]}"}
     basic = {"Authorization": "Basic " + b64encode(f"me:{made.tokens[caller]}".encode()).decode()}
     for scope, headers in (("iot", bearer), ("lab", basic)):
         for path in _PATHS:
             answer = client.get(f"/prometheus/{scope}/api/v1{path}", params=_ASKED, headers=headers)
-            assert answer.status_code == (200 if on in ("*", f"{scope}/") else 403), (scope, path, answer.text)
+            allowed = "r" in ROLES[role] and on in ("*", f"{scope}/")
+            assert answer.status_code == (200 if allowed else 403), (scope, path, answer.text)
             assert answer.json()["status"] == ("success" if answer.status_code == 200 else "error")
 
 
