@@ -3,23 +3,30 @@
     DECLARE PARAMETER size INTERVAL DEFAULT '10 seconds';
     DECLARE PARAMETER limit DOUBLE;
 
-A statement refers to a value by `:size`. Spark gets values as such, never as a part of the SQL. Pure: no Spark, no store.
+A statement refers to a value by `:size`. Spark gets values as such, never as a part of the SQL. A parameter of type STREAM or
+COLUMN stands for a name, which becomes one quoted identifier wherever it is. Pure: no Spark, no store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import pairwise
 from typing import Any, Final
 
+from sqlglot import Token, TokenType
+
+from anabranch import limits
 from anabranch.errors import InvalidSql
+from anabranch.model.names import StreamName
 from anabranch.model.times import to_datetime, to_micros
 from anabranch.spark.pipelines.statement import parse_interval_us
 
-__all__ = ["TYPES", "Parameter", "bind"]
+__all__ = ["TYPES", "Parameter", "bind", "with_names"]
 
-TYPES: Final = ("STRING", "BOOLEAN", "INT", "BIGINT", "DOUBLE", "DATE", "TIMESTAMP", "INTERVAL")
+NAMES: Final = ("STREAM", "COLUMN")
+TYPES: Final = ("STRING", "BOOLEAN", "INT", "BIGINT", "DOUBLE", "DATE", "TIMESTAMP", "INTERVAL", *NAMES)
 _BITS: Final = {"INT": 31, "BIGINT": 63}
 
 
@@ -56,8 +63,30 @@ def bind(declared: Mapping[str, Parameter], given: Mapping[str, str]) -> dict[st
     return values
 
 
+def with_names(text: str, tokens: Sequence[Token], declared: Mapping[str, Parameter], values: Mapping[str, Any]) -> str:
+    """The text, of which these are the tokens, with `:name` of each parameter that stands for a name replaced by that name as
+    a quoted identifier. Lines stay where they are."""
+    parts, position = [], 0
+    for colon, token in pairwise(tokens):
+        parameter = declared.get(token.text)
+        if colon.token_type is not TokenType.COLON or colon.end + 1 != token.start or parameter is None:
+            continue
+        if parameter.kind in NAMES and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
+            words = values[parameter.name].split("/") if parameter.kind == "STREAM" else [values[parameter.name]]
+            quoted = ".".join("`{}`".format(word.replace("`", "``")) for word in words)
+            parts += [text[position : colon.start], quoted]
+            position = token.end + 1
+    return "".join([*parts, text[position:]])
+
+
 def _value(kind: str, text: str) -> str | bool | int | float | date | datetime:
     match kind:
+        case "STREAM":
+            return str(StreamName.parse(text))
+        case "COLUMN":
+            if not text or len(text) > limits.NAME_CHARS_MAX or not text.isprintable():
+                raise ValueError(text)
+            return text
         case "BOOLEAN":
             return ("false", "true").index(text.lower()) == 1
         case "INT" | "BIGINT":

@@ -29,7 +29,7 @@ from anabranch.spark.pipelines.functions.declared import (
     is_function,
     with_spark_names,
 )
-from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind
+from anabranch.spark.pipelines.parameters import TYPES, Parameter, bind, with_names
 from anabranch.spark.pipelines.side_outputs import HOPS_MAX, SIDE_OUTPUTS_MAX, SideOutput
 from anabranch.spark.pipelines.statement import (
     OPTIONS,
@@ -68,13 +68,15 @@ def parse(
     and for statements that feed each other in a cycle.
     """
     statements: list[Statement] = []
+    tokens = _tokenize(text)
+    declared = {each.name: each for each in _declared(text, _split(tokens))}
+    values = bind(declared, parameters or {})
+    text = with_names(text, tokens, declared, values)
     text = with_bloom_filters(text, _tokenize(text))
     tokens = _tokenize(text)
     functions = declared_functions(text, _split(tokens), files)
     text = with_spark_names(text, tokens, functions)
-    pieces = _split(_tokenize(text))
-    values = bind({each.name: each for each in _declared(text, pieces)}, parameters or {})
-    queries = [each for each in pieces if not _is_declaration(each) and not is_function(each)]
+    queries = [each for each in _split(_tokenize(text)) if not _is_declaration(each) and not is_function(each)]
     for number, tokens in enumerate(queries, start=1):
         statements.append(_StatementParser(text, tokens, number, values, functions).parse())
     if not statements:

@@ -93,3 +93,50 @@ def test_a_value_of_another_type_is_refused(kind: str, text: str) -> None:
 def test_mistakes_are_refused(sql: str, values: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidSql, match=message):
         parse(sql, values)
+
+
+NAMED = """\
+DECLARE PARAMETER source STREAM;
+DECLARE PARAMETER target STREAM DEFAULT 'out/counts';
+DECLARE PARAMETER key COLUMN;
+DECLARE PARAMETER at COLUMN DEFAULT at;
+CREATE STREAM :target WITH (key = :key, time = closed) AS
+SELECT window.end AS closed, s.:key, ':key', count(*) AS n FROM STREAM :source AS s
+GROUP BY window(:at, '1 minute'), s.:key"""
+
+
+def test_names_of_streams_and_columns_are_parameters() -> None:
+    (statement,) = parse(NAMED, {"source": "my-scope/in.1", "key": "de`vice"})
+    assert (str(statement.target), [str(name) for name in statement.sources.values()]) == (
+        "out/counts",
+        ["my-scope/in.1"],
+    )
+    assert (statement.options.key, statement.windows[0].column) == ("de`vice", "at")
+    assert statement.query.splitlines() == [
+        "SELECT window.end AS closed, s.`de``vice`, ':key', count(*) AS n FROM anabranch_1_stream_1 AS s",
+        "GROUP BY window(`at`, '1 minute'), s.`de``vice`",
+    ]
+    assert dict(statement.arguments) == {}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"source": "sensors", "key": "device"},
+        {"source": "iot/sensors; DROP", "key": "device"},
+        {"source": "iot/sensors`", "key": "device"},
+        {"source": "iot/a/b", "key": "device"},
+        {"source": "iot/sensors", "key": ""},
+        {"source": "iot/sensors", "key": "a\nb"},
+        {"source": "iot/sensors", "key": "a" * 300},
+    ],
+)
+def test_what_is_no_name_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidSql, match=r"line [13]: parameter '(source|key)' is of type (STREAM|COLUMN), not"):
+        parse(NAMED, given)
+
+
+def test_a_column_s_name_can_not_end_where_it_is_quoted() -> None:
+    hostile = "a`, (SELECT 1) AS `b"
+    (statement,) = parse(NAMED, {"source": "iot/sensors", "key": hostile})
+    assert "s.`a``, (SELECT 1) AS ``b`, ':key'" in statement.query
