@@ -300,6 +300,7 @@ DEPLOYMENT_FILES_BYTES_MAX: Final = 32 * MIB  # of these together
 DEPLOYMENT_ALL_FILES_BYTES_MAX: Final = 512 * MIB  # of the files of all versions of all queries of a store
 WHEEL_ENTRIES_MAX: Final = 10_000  # files in one wheel
 WHEEL_UNPACKED_BYTES_MAX: Final = 64 * MIB  # of all of them, decompressed
+TEMPLATES_MAX: Final = 1_000  # of queries that a store keeps
 TRUSTED_KEYS_MAX: Final = 100  # public keys whose signatures a store accepts
 
 # WebAssembly modules

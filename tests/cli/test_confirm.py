@@ -67,6 +67,7 @@ READS = frozenset(
         "queries results",
         "queries show",
         "queries state",
+        "queries templates",
         "queries top",
         "queries validate",
         "queries versions",
@@ -98,6 +99,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "queries upgrade": ("hot", "pipeline.sql", "--restart-from", "head", "--replace"),
     "queries rollback": ("hot", "--from", "head", "--replace"),
     "queries delete": ("hot",),
+    "queries remove-template": ("mine",),
     "modules remove": ("heat",),
     "rebuild": ("--force",),
 }
@@ -106,7 +108,7 @@ ASKED: dict[str, tuple[str, ...]] = {
 def documented(heading: str) -> list[str]:
     """The verbs in the table of the documentation whose second column has this heading."""
     table = COMMAND_LINE.read_text().partition(f"| Verb | {heading} |\n")[2].partition("\n\n")[0]
-    return re.findall(r"^\| `([a-z ]+)` \| .+ \|$", table, re.MULTILINE)
+    return re.findall(r"^\| `([a-z -]+)` \| .+ \|$", table, re.MULTILINE)
 
 
 def test_the_documentation_says_of_every_verb_whether_it_asks() -> None:
@@ -135,6 +137,7 @@ def full(sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line
         pipeline_row.finish(store.catalog, "warm", holder, now=now)
         store.queries.deploy("hot", SQL)
         store.modules.add("heat", heat(), signatures=[SCORE])
+        store.templates.save("mine", SQL)
         store.export_manifest()
     monkeypatch.chdir(tmp_path)
     Path("pipeline.sql").write_text(SQL)
@@ -155,6 +158,7 @@ def state(line: Line) -> dict[str, Any]:
             "retention": store.policies.retention("iot/sensors"),
             "queries": store.queries.list(),
             "modules": store.modules.list(),
+            "templates": store.templates.list(),
             "pipelines": line("pipeline", "list", "--json").json,
             "catalog": (line.store / "catalog.db").stat().st_ino,
         }

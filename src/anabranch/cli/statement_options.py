@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from anabranch.store import Store
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")]
+FileOrTemplateArgument = Annotated[
+    Path | None, typer.Argument(metavar="[FILE.sql]", help="The statements; or pass --template.", show_default=False)
+]
+TemplateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--template",
+        metavar="NAME",
+        help="The statements are those of this template; see `queries templates`.",
+        show_default=False,
+    ),
+]
 ParamOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,6 +53,14 @@ def read_statements(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise InvalidArgument(f"the statements can't be read: {exc}") from exc
+
+
+def statements_of(store: Store, file: Path | None, template: str | None) -> str:
+    """Returns the text of a file of statements or of a template, of which one is given. Raises InvalidArgument,
+    TemplateNotFound."""
+    if (file is None) == (template is None):
+        raise InvalidArgument("expected either a file of statements or --template, one of them")
+    return read_statements(file) if file is not None else store.templates.get(str(template)).text
 
 
 def parse_starts(store: Store, texts: Sequence[str] | None) -> list[Place] | None:

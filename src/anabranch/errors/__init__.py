@@ -7,7 +7,7 @@ AnabranchError
 │   ├── TooLarge                        an event or batch exceeds its limit
 │   └── KeysUnreadable                  the keys can't be read from the given place
 ├── NotFound (also LookupError)         StoreNotFound · EventNotFound · PipelineNotFound · JobNotFound · GroupNotFound
-│   ├── QueryNotFound · ModuleNotFound
+│   ├── QueryNotFound · TemplateNotFound · ModuleNotFound
 │   ├── TransactionNotFound
 │   ├── ScopeNotFound                   ScopeRenamed
 │   └── StreamNotFound                  StreamRenamed · GroupStreamDeleted
@@ -109,6 +109,7 @@ from anabranch.errors.working import (
     QueryLimitExceeded,
     QueryNotFound,
     StreamHasPipeline,
+    TemplateNotFound,
 )
 from anabranch.errors.writing import (
     AppendRefused,
@@ -191,6 +192,7 @@ __all__ = [
     "StreamNotFound",
     "StreamRenamed",
     "StreamSealed",
+    "TemplateNotFound",
     "TooLarge",
     "TransactionAborted",
     "TransactionNotFound",

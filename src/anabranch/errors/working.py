@@ -69,6 +69,14 @@ class QueryNotFound(NotFound):
         self.version = version
 
 
+class TemplateNotFound(NotFound):
+    """No template of queries has this name."""
+
+    def __init__(self, template: str) -> None:
+        super().__init__(f"template '{template}' not found; list them with: anabranch queries templates")
+        self.template = template
+
+
 class NoResultsYet(AnabranchError):
     """The deployed query has not made its result stream, and does not run to make it; or the caller does not wait.
     `error` says why a query in the state `failed` has failed."""

@@ -97,6 +97,7 @@ class RemoteStore(Displayed):
         self.jobs: Any = _CLASSES["jobs"](self.caller, self)
         self.producers: Any = _CLASSES["producers"](self.caller, self)
         self.queries: Any = _CLASSES["queries"](self.caller, self)
+        self.templates: Any = _CLASSES["templates"](self.caller, self)
         self.modules: Any = _CLASSES["modules"](self.caller, self)
         self.shared: Any = _CLASSES["shared"](self.caller, self)
         self.ephemeral: Any = _CLASSES["ephemeral"](self.caller, self, self._holds)

@@ -20,6 +20,7 @@ from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.display import Displayed
 from anabranch.core.redact import shown_address
 from anabranch.deployments.api import DeployedQueries
+from anabranch.deployments.templates.api import Templates
 from anabranch.errors import (
     AnabranchError,
     Closed,
@@ -170,6 +171,7 @@ class Store(Displayed):
         )
         self.producers = Producers(parts, self.streams, self._writer)
         self.queries = DeployedQueries(self.changes, self.reader, self.latest)
+        self.templates = Templates(self.changes)
         self.modules = Modules(self.changes)
         self.transactions = Transactions(parts, note=self.watermarks.note_commit)
         self._byte_streams = ByteStreams(parts, self.streams, self.changes, self._writer)

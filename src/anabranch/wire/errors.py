@@ -85,6 +85,7 @@ _TABLE: Final[Mapping[type[BaseException], Status]] = {
         (errors.PipelineRunning, "pipeline_running", _STATE),
         (errors.QueryLimitExceeded, "query_limit_exceeded", (422, "RESOURCE_EXHAUSTED")),
         (errors.QueryNotFound, "query_not_found", _NOT_FOUND),
+        (errors.TemplateNotFound, "template_not_found", _NOT_FOUND),
         (errors.RateLimited, "rate_limited", (429, "RESOURCE_EXHAUSTED")),
         (errors.ReadOnlyStore, "read_only_store", _UNAVAILABLE),
         (errors.ReaderNotInGroup, "reader_not_in_group", _ABORTED),

@@ -26,6 +26,7 @@ from anabranch.core.group import Checkpoint, GroupState, Member
 from anabranch.core.stitch import JoinResult, MovedRange
 from anabranch.core.watermarks import TimeWindow, Watermark, WatermarkStatus, WriterTime
 from anabranch.deployments.info import QueryInfo
+from anabranch.deployments.templates.template import QueryTemplate, TemplateParameter
 from anabranch.errors import AnabranchError, InvalidArgument
 from anabranch.groups.load import Distribution, Unread
 from anabranch.log.checking.check import Finding, Severity
@@ -151,6 +152,7 @@ RECORDS: Final[tuple[type, ...]] = (
     ProducerInfo,
     QueryFile,
     QueryInfo,
+    QueryTemplate,
     QueryVersion,
     DeclaredParameter,
     StatementPlan,
@@ -186,6 +188,7 @@ RECORDS: Final[tuple[type, ...]] = (
     StreamRange,
     StreamView,
     Subscriber,
+    TemplateParameter,
     TimeBounds,
     TimeWindow,
     TransactionInfo,

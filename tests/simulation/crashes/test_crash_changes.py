@@ -130,6 +130,14 @@ def remove_module(store: Store) -> None:
     store.modules.remove("heat", request="r")
 
 
+def save_template(store: Store) -> object:
+    return store.templates.save("hot", "second", request="r")
+
+
+def remove_template(store: Store) -> None:
+    store.templates.remove("hot", request="r")
+
+
 # These move bytes, by a job.
 
 
@@ -172,6 +180,8 @@ AT_ONCE: tuple[Verb, ...] = (
     delete_query,
     add_module,
     remove_module,
+    save_template,
+    remove_template,
 )
 TAIL: list[tuple[ab.SegmentId, int]] = []
 
@@ -189,6 +199,7 @@ def prepare(store: Store) -> None:
     TAIL[:] = store.cuts.tail("s/a").offsets
     store.queries.deploy("p", "first")
     store.modules.add("heat", heat(), signatures=[SCORE])
+    store.templates.save("hot", "first")
     for text in ("first", "second"):
         store.queries.deploy("q", text, start=False)
 
@@ -213,6 +224,7 @@ def state(store: Store, *, internal: bool = False) -> State:
         texts = tuple(version.text for version in store.queries.versions(query.name))
         found.append((query.name, query.state, query.wanted, query.version, texts))
     found.extend((each.module, each.number, each.functions) for each in store.modules.list())
+    found.extend((each.name, each.text) for each in store.templates.list() if each.saved_at is not None)
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any
 
 from anabranch.deployments.api import DeployedQueries
+from anabranch.deployments.templates.api import Templates
 from anabranch.modules.api import Modules
 from anabranch.store.archives import Archives
 from anabranch.store.scopes import StoreScopes
@@ -60,6 +61,7 @@ FEATURES: dict[str, type] = {
     "ephemeral": Ephemeral,
     "companions": Companions,
     "modules": Modules,
+    "templates": Templates,
     "queries": DeployedQueries,
 }
 
@@ -82,6 +84,8 @@ READING = {
         "queries.plan",  # and `queries.validate`: what they ask is withdrawn, or forgotten in time
         "queries.validate",
         "queries.versions",
+        "templates.get",
+        "templates.list",
         "streams.list",
         "streams.view",
         "streams.misplaced",

@@ -42,6 +42,7 @@ from anabranch.catalog.state.published import PUBLISHED
 from anabranch.catalog.state.query import QUERY
 from anabranch.catalog.state.query_content import QUERY_CONTENT
 from anabranch.catalog.state.query_question import QUERY_QUESTION
+from anabranch.catalog.state.query_template import QUERY_TEMPLATE
 from anabranch.catalog.state.query_version import QUERY_VERSION
 from anabranch.catalog.state.rebuilt import REBUILT
 from anabranch.catalog.state.relocated import RELOCATED
@@ -95,6 +96,7 @@ KINDS: Final[Mapping[str, StateKind[Any, Any]]] = MappingProxyType(
             QUERY,
             QUERY_CONTENT,
             QUERY_QUESTION,
+            QUERY_TEMPLATE,
             QUERY_VERSION,
             REBUILT,
             RELOCATED,

@@ -12,6 +12,7 @@ from anabranch.cli.queries.results import results, state
 from anabranch.cli.queries.rollback import rollback
 from anabranch.cli.queries.serve import serve
 from anabranch.cli.queries.sign import sign
+from anabranch.cli.queries.templates import remove_template, save_template, templates
 from anabranch.cli.queries.top import top
 from anabranch.cli.queries.trust import trust
 from anabranch.cli.queries.upgrade import upgrade
@@ -26,5 +27,10 @@ app.command()(serve)
 app.command()(deploy)
 app.command()(upgrade)
 app.command("list")(list_queries)
-for verb in (show, top, start, stop, logs, results, state, versions, rollback, delete, validate, sign, trust, prepare):
+for verb in (show, top, start, stop, logs, results, state, versions, rollback, delete, validate, templates):
     app.command()(verb)
+app.command("save-template")(save_template)
+app.command("remove-template")(remove_template)
+app.command()(sign)
+app.command()(trust)
+app.command()(prepare)

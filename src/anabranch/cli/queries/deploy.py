@@ -21,14 +21,15 @@ from anabranch.cli.query_files import (
 )
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
-    FileArgument,
+    FileOrTemplateArgument,
     ParamOption,
     ReplaceOption,
     StartByOption,
     StartFromOption,
+    TemplateOption,
     confirm_replace,
     parse_starts,
-    read_statements,
+    statements_of,
 )
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import MissingExtra
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 
 def deploy(
     name: NameArgument,
-    file: FileArgument,
+    file: FileOrTemplateArgument = None,
+    template: TemplateOption = None,
     param: ParamOption = None,
     trigger: Annotated[
         str, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; 0s: as fast as it can.")
@@ -67,7 +69,7 @@ def deploy(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Deploy a file of CREATE STREAM statements as a query, or as a new version of it. A host runs it within seconds.
+    """Deploy a file of CREATE STREAM statements, or a template, as a query, or as a new version of it. A host runs it within seconds.
 
     A changed file becomes a new version; `rollback` returns to an older one. If the statements mean the same as before,
     it goes on where it was. Otherwise --from says where the new version begins, without earlier state; its results
@@ -79,11 +81,12 @@ def deploy(
 
       anabranch queries deploy means means.sql
       anabranch queries deploy means means.sql --standby hot
+      anabranch queries deploy hot --template threshold_alert --param source=iot/sensors --param target=iot/hot --param key=device --param time=at --param value=celsius --param above=30
       anabranch queries deploy scores scores.sql --wheel scoring-1.0-py3-none-any.whl --resource model.json
       anabranch queries deploy means means.sql --param size='1 minute' --from -1d --replace --yes
     """
     with open_store(store) as opened:
-        text, parameters = read_statements(file), parse_pairs(param, "a parameter")
+        text, parameters = statements_of(opened, file, template), parse_pairs(param, "a parameter")
         files = read_files(wheel, wasm, resource)
         _check(opened, name, text, parameters, files or {}, restarts=start_from is not None)
         confirm_replace("query", name, start_from, replace=replace, yes=yes)

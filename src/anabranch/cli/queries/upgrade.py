@@ -22,7 +22,13 @@ from anabranch.cli.query_files import (
     read_signature,
 )
 from anabranch.cli.ranges import time_kind
-from anabranch.cli.statement_options import FileArgument, ParamOption, parse_starts, read_statements
+from anabranch.cli.statement_options import (
+    FileOrTemplateArgument,
+    ParamOption,
+    TemplateOption,
+    parse_starts,
+    statements_of,
+)
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import HEAD
@@ -37,7 +43,8 @@ PlanOption = Annotated[bool, typer.Option("--plan", help="Say what it would do, 
 
 def upgrade(
     name: NameArgument,
-    file: FileArgument,
+    file: FileOrTemplateArgument = None,
+    template: TemplateOption = None,
     param: ParamOption = None,
     trigger: Annotated[
         str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: as it is.")
@@ -101,7 +108,7 @@ def upgrade(
     if not replay and not (keep and wait):
         raise InvalidArgument("--drop and --no-wait belong to --replay, which is missing")
     with open_store(store) as opened:
-        text, parameters = read_statements(file), parse_pairs(param, "a parameter") if param else None
+        text, parameters = statements_of(opened, file, template), parse_pairs(param, "a parameter") if param else None
         files = read_files(wheel, wasm, resource)
         if plan_only:
             print_plan(upgrade_plan(opened, name, text, parameters, files), as_json)

@@ -10,12 +10,13 @@ from anabranch.cli.query_files import (
     WheelOption,
     read_files,
 )
-from anabranch.cli.statement_options import FileArgument, ParamOption, read_statements
+from anabranch.cli.statement_options import FileOrTemplateArgument, ParamOption, TemplateOption, statements_of
 from anabranch.core.pairs import parse_pairs
 
 
 def validate(
-    file: FileArgument,
+    file: FileOrTemplateArgument = None,
+    template: TemplateOption = None,
     param: ParamOption = None,
     wheel: WheelOption = None,
     wasm: WasmOption = None,
@@ -35,7 +36,7 @@ def validate(
     from anabranch.remote.address import is_broker
 
     with open_store(store) as opened:
-        text, parameters = read_statements(file), parse_pairs(param, "a parameter")
+        text, parameters = statements_of(opened, file, template), parse_pairs(param, "a parameter")
         files = read_files(wheel, wasm, resource) or {}
         if is_broker(opened.url):
             found = opened.queries.validate(text, parameters=parameters, files=files)

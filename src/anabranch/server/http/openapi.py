@@ -293,11 +293,43 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "signature": {"type": ["string", "null"]},
         },
     },
+    "QueryTemplates": {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": "#/components/schemas/QueryTemplate"}},
+            "next": {"type": ["string", "null"]},
+        },
+    },
+    "QueryTemplate": {
+        "type": "object",
+        "required": ["name", "description", "parameters", "sql", "saved_at"],
+        "properties": {
+            "name": _TEXT,
+            "description": _TEXT,
+            "parameters": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name", "type", "default", "meaning"],
+                    "properties": {
+                        "name": _TEXT,
+                        "type": _TEXT,
+                        "default": {"type": ["string", "null"], "description": "Without one it needs a value."},
+                        "meaning": _TEXT,
+                    },
+                },
+            },
+            "sql": _TEXT,
+            "saved_at": {"type": ["string", "null"], "description": "null: it comes with the package."},
+        },
+    },
     "NewQuery": {
         "type": "object",
-        "required": ["sql"],
+        "description": "With `sql`, or with `template`.",
         "properties": {
             "sql": {"type": "string", "description": "CREATE STREAM statements."},
+            "template": {"type": "string", "description": "The name of a template, whose statements it has."},
             "parameters": {"type": "object", "additionalProperties": _TEXT},
             "trigger": {"type": ["string", "integer"], "examples": ["1s"], "description": "A duration, or µs."},
             "start": {"type": "boolean", "description": "Whether it is to run. Default: true."},

@@ -106,7 +106,9 @@ def analyze(
         given = {option: text for option, text in options.items() if text is not None}
         frame = _stream(spark, store, name, info.id, starts[str(name)], events_max=limit, several=several, given=given)
         if info.schema.time is not None:
-            frame = frame.withWatermark(info.schema.time, f"{step.delays_us[name] // 1000} milliseconds")
+            frame = frame.withWatermark(
+                f"`{info.schema.time.replace('`', '``')}`", f"{step.delays_us[name] // 1000} milliseconds"
+            )
         if info.schema.time is not None or name in markers:
             frame = frame.where(is_event())
         if statement.options.shed is not None:

@@ -215,6 +215,13 @@ _QUERIES: Final = (
     StoreVerb("queries.validate", store("admin"), changes=False),
     StoreVerb("queries.versions", store("read"), changes=False),
 )
+# Whoever deploys a template has its statements run.
+_TEMPLATES: Final = (
+    StoreVerb("templates.get", store("read"), changes=False),
+    StoreVerb("templates.list", store("read"), changes=False),
+    StoreVerb("templates.remove", store("admin")),
+    StoreVerb("templates.save", store("admin")),
+)
 # A module computes on what its caller may read, within limits. What it returns is everybody's who queries.
 _MODULES: Final = (
     StoreVerb("modules.add", store("manage")),
@@ -253,7 +260,19 @@ _STORE: Final = (
 
 VERBS: Final[Mapping[str, StoreVerb]] = {
     verb.name: verb
-    for verbs in (_STREAMS, _NAMES, _POLICIES, _EPHEMERAL, _SESSIONS, _JOBS, _QUERIES, _MODULES, _ARCHIVES, _STORE)
+    for verbs in (
+        _STREAMS,
+        _NAMES,
+        _POLICIES,
+        _EPHEMERAL,
+        _SESSIONS,
+        _JOBS,
+        _QUERIES,
+        _TEMPLATES,
+        _MODULES,
+        _ARCHIVES,
+        _STORE,
+    )
     for verb in verbs
 }
 """All verbs, by name."""

@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, Final
 
 from anabranch.deployments.api import DeployedQueries
+from anabranch.deployments.templates.api import Templates
 from anabranch.modules.api import Modules
 from anabranch.store.archives import Archives
 from anabranch.store.facade import Store
@@ -46,6 +47,7 @@ NOUNS: Final[Mapping[str, type]] = {
     "shared": SharedState,
     "streams": StoreStreams,
     "subscribers": StoreSubscribers,
+    "templates": Templates,
     "transactions": Transactions,
     "watermarks": StoreWatermarks,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -241,7 +243,7 @@ def test_a_query_is_deleted_at_once_or_by_its_host(http: httpx.Client, store: St
     [
         ({}, "SQL as 'sql'"),
         ([], "as a JSON object"),
-        ({"sql": SQL, "text": "x"}, "'text' is not expected here; what may be given: 'sql', 'parameters'"),
+        ({"sql": SQL, "text": "x"}, "'text' is not expected here; what may be given: 'sql', 'template'"),
         ({"sql": 1}, "argument 'text'"),
         ({"sql": SQL, "trigger": "soon"}, "not a duration"),
         ({"sql": SQL, "from": []}, "'from' is a place"),
@@ -292,3 +294,50 @@ def test_a_replay_is_a_query_until_it_takes_over(http: httpx.Client, store: Stor
     assert (unknown.status_code, "'from' is not expected here" in unknown.text) == (400, True)
     assert http.delete(MEANS).status_code == 204
     assert [info.name for info in store.queries.list()] == [], "its replay goes with it"
+
+
+def test_a_query_is_deployed_with_files_that_are_given_back(http: httpx.Client, store: Store) -> None:
+    model = b'{"slope": 2}'
+    files = {"model.json": base64.b64encode(model).decode(), "empty.txt": ""}
+    assert http.put(MEANS, json={"sql": SQL, "files": files}).json()["version"] == 1
+    assert http.put(MEANS, json={"sql": SQL}).json()["version"] == 2
+    first, second = http.get(f"{MEANS}/versions").json()["items"]
+    assert first["files"][1] == {
+        "name": "model.json",
+        "kind": "resource",
+        "digest": hashlib.sha256(model).hexdigest(),
+        "size": len(model),
+    }
+    assert (second["files"], second["signature"]) == ([], None)
+    got = http.get(f"{MEANS}/files/model.json", params={"version": 1})
+    assert (got.content, got.headers["content-type"]) == (model, "application/octet-stream")
+    assert http.get(f"{MEANS}/files/model.json").status_code == 400
+    assert http.get(f"{MEANS}/files/model.json", params={"version": 3}).status_code == 404
+    upgraded = http.post(f"{MEANS}/upgrade", json={"sql": SQL, "files": {"model.json": files["model.json"]}})
+    assert upgraded.json()["version"] == 3
+    assert store.queries.file("means", "model.json") == model
+
+
+@pytest.mark.parametrize(
+    "files", ["x", ["x"], {"a": 1}, {"a": "not base64"}, {"../a": ""}, {"a.whl": ""}, {"a.wasm": "AAAA"}]
+)
+def test_files_that_are_not_deployed(http: httpx.Client, files: Any) -> None:
+    answer = http.put(MEANS, json={"sql": SQL, "files": files})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument"), answer.text
+    assert http.get(MEANS).status_code == 404
+
+
+def test_templates_are_resources(http: httpx.Client, store: Store) -> None:
+    assert "rollup" in [each["name"] for each in http.get("/v1/templates").json()["items"]]
+    rollup = http.get("/v1/templates/rollup").json()
+    assert rollup["saved_at"] is None and rollup["parameters"][0]["name"] == "source"
+    deployed = http.put(MEANS, json={"template": "rollup", "parameters": {"source": "iot/sensors"}})
+    assert (deployed.status_code, store.queries.versions("means")[0].text) == (201, rollup["sql"])
+    saved = http.put("/v1/templates/mine", content="-- Mine.\nSELECT")
+    assert (saved.json()["description"], http.get("/v1/templates/mine").json()) == ("Mine.", saved.json())
+    assert http.delete("/v1/templates/mine").status_code == 204
+    missing = http.put(MEANS, json={"template": "mine"})
+    assert (missing.status_code, missing.json()["code"]) == (404, "template_not_found")
+    assert http.put(MEANS, json={"template": "rollup", "sql": SQL}).status_code == 400
+    assert http.put(MEANS, json={}).status_code == 400
+    assert http.delete("/v1/templates/rollup").status_code == 400

@@ -22,12 +22,14 @@ from anabranch.server.http.described import (
     query_parameter,
 )
 from anabranch.server.http.endpoints import Endpoint
-from anabranch.server.http.queries import resources
+from anabranch.server.http.queries import resources, templates
 from anabranch.server.http.queries.logs import logs
 from anabranch.server.http.queries.results import results, results_socket, state
 
 _QUERIES: Final = "/v1/queries"
 _QUERY: Final = f"{_QUERIES}/{{name}}"
+_TEMPLATES: Final = "/v1/templates"
+_TEMPLATE: Final = f"{_TEMPLATES}/{{name}}"
 _PAGE: Final = PAGE[:2]  # without filters
 _SEVERAL: Final = {"type": "array", "items": TEXT}
 _NEW: Final = (
@@ -233,5 +235,41 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
             query_parameter("limit", count_type(limits.DEPLOYMENT_STATE_ROWS_MAX, 100), "At most so many rows."),
         ),
         answers=json_answer("CommittedState", "Rows of the state, in no particular order. A host answers."),
+    ),
+    _endpoint(
+        "GET",
+        _TEMPLATES,
+        templates.list_templates,
+        name="list_templates",
+        summary="The templates of queries",
+        parameters=_PAGE,
+        answers=json_answer("QueryTemplates", "A page of templates, in name order."),
+    ),
+    _endpoint(
+        "GET",
+        _TEMPLATE,
+        templates.get_template,
+        name="get_template",
+        summary="One template",
+        answers=json_answer("QueryTemplate", "The template."),
+    ),
+    _endpoint(
+        "PUT",
+        _TEMPLATE,
+        templates.put_template,
+        name="put_template",
+        summary="Save a template, or change it",
+        parameters=(KEY,),
+        body={"required": True, "content": {"application/sql": {"schema": TEXT}, "text/plain": {"schema": TEXT}}},
+        answers=json_answer("QueryTemplate", "The template."),
+    ),
+    _endpoint(
+        "DELETE",
+        _TEMPLATE,
+        templates.remove_template,
+        name="remove_template",
+        summary="Remove a template that was saved",
+        parameters=(KEY,),
+        answers={"204": {"description": "It is removed."}},
     ),
 )

@@ -42,6 +42,7 @@ __all__ = [
 _JSON: Final = "application/json"
 _ARGUMENTS: Final = {
     "sql": "text",
+    "template": "template",
     "parameters": "parameters",
     "trigger": "trigger",
     "start": "start",
@@ -59,7 +60,7 @@ _ARGUMENTS: Final = {
 """The members of a body, and the arguments of the verbs that they are."""
 _OF_RUN: Final = ("from", "by", "replace")
 _CODE: Final = ("files", "signature")
-_OF_VERSION: Final = ("sql", "parameters", "trigger", "start", "standby", *_CODE)
+_OF_VERSION: Final = ("sql", "template", "parameters", "trigger", "start", "standby", *_CODE)
 
 
 async def list_queries(call: HttpCall) -> Response:
@@ -78,6 +79,10 @@ async def put_query(call: HttpCall) -> Response:
     body = await read_body(call.request.receive, call.request.scope["headers"])
     members = _members(parse_bytes(body)) if kind == _JSON else _of_address(call, body)
     arguments = _arguments(members, (*_OF_VERSION, *_OF_RUN))
+    if (template := arguments.pop("template", None)) is not None:
+        if "text" in arguments:
+            raise InvalidArgument("expected either 'sql' or 'template', one of them")
+        arguments["text"] = (await done(call, "templates.get", {"name": template})).text
     _sql(arguments)
     is_new = await call.front.run(lambda: _find(call)) is None
     info = await done(call, "queries.deploy", {**_named(call), **arguments})

@@ -1,0 +1,59 @@
+"""Templates of queries as resources."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from starlette.responses import Response
+
+from anabranch.deployments.templates.template import QueryTemplate
+from anabranch.errors import InvalidArgument
+from anabranch.model.times import to_datetime
+from anabranch.server.http.body import read_body
+from anabranch.server.http.calls import done
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.resources import json_response, list_page
+
+__all__ = ["get_template", "list_templates", "put_template", "remove_template"]
+
+
+async def list_templates(call: HttpCall) -> Response:
+    """The templates, in name order."""
+    return await list_page(call, "templates.list", (), template_json, lambda template: template.name)
+
+
+async def get_template(call: HttpCall) -> Response:
+    """One template."""
+    return json_response(template_json(await done(call, "templates.get", _named(call))))
+
+
+async def put_template(call: HttpCall) -> Response:
+    """Save a template, or change it. The body is its SQL."""
+    body = await read_body(call.request.receive, call.request.scope["headers"])
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as exc:
+        raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+    return json_response(template_json(await done(call, "templates.save", {**_named(call), "text": text})))
+
+
+async def remove_template(call: HttpCall) -> Response:
+    """Remove a template that was saved."""
+    await done(call, "templates.remove", _named(call))
+    return Response(status_code=204)
+
+
+def template_json(template: QueryTemplate) -> dict[str, Any]:
+    """A template as a resource."""
+    return {
+        "name": template.name,
+        "description": template.description,
+        "parameters": [asdict(parameter) for parameter in template.parameters],
+        "sql": template.text,
+        "saved_at": None if template.saved_at is None else to_datetime(template.saved_at).isoformat(),
+    }
+
+
+def _named(call: HttpCall) -> dict[str, Any]:
+    return {"name": call.request.path_params["name"]}
