@@ -23,7 +23,7 @@ from anabranch.spark.option_list import OPTIONS, READ, WRITE
 from anabranch.spark.options import ReadOptions, WriteOptions, _ParsedOptions
 from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read
-from anabranch.spark.pipelines.query import _present
+from anabranch.spark.pipelines.result_streams import _present
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 from anabranch.spark.sink import _target
 from anabranch.spark.source.offsets import SourceOffset, series_of

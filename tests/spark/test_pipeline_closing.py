@@ -154,7 +154,7 @@ _KILLED = """
 import os, signal, sys
 from anabranch.spark import session, sink
 from anabranch.spark.options import ReadOptions, WriteOptions
-from anabranch.spark.pipelines import query, run
+from anabranch.spark.pipelines import run, source_views, start
 from anabranch.spark.source import source
 from pyspark_anabranch import DefaultSource
 
@@ -191,7 +191,7 @@ class Deadly(DefaultSource):
     def streamWriter(self, schema, overwrite):
         return Writer(WriteOptions.of(self.options), schema, overwrite)
 
-query._FORMAT = "deadly"
+source_views.FORMAT = start.FORMAT = "deadly"
 spark = session(name="killed")
 victims = [os.getpid(), spark.sparkContext._gateway.proc.pid]
 spark.dataSource.register(Deadly)

@@ -24,7 +24,7 @@ import os, sys, time
 from pathlib import Path
 from anabranch.spark import sink
 from anabranch.spark.options import WriteOptions
-from anabranch.spark.pipelines import query
+from anabranch.spark.pipelines import source_views, start
 from anabranch.spark.pipelines.session import session_with_log_file
 from pyspark_anabranch import DefaultSource
 
@@ -44,7 +44,7 @@ class Slow(DefaultSource):
     def streamWriter(self, schema, overwrite):
         return Writer(WriteOptions.of(self.options), schema, overwrite)
 
-query._FORMAT = "slow"
+source_views.FORMAT = start.FORMAT = "slow"
 spark = session_with_log_file(folder / "log", name="slow")
 spark.dataSource.register(Slow)
 import anabranch.cli.main

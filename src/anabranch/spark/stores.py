@@ -9,15 +9,18 @@ import os
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from anabranch.errors import InvalidArgument, NotRemote
 from anabranch.errors.system import unavailable
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
 from anabranch.remote.address import is_broker
 from anabranch.remote.open import connect
 from anabranch.store import Store, StoreAddresses
 
 __all__ = [
+    "FORMAT",
     "Access",
     "BrokerAccess",
     "StorePlaces",
@@ -26,8 +29,11 @@ __all__ = [
     "is_remote_store",
     "open_store",
     "require_own",
+    "stream_options",
 ]
 
+FORMAT: Final = "anabranch"
+"""The name of the data source in Spark."""
 
 Access = Literal["auto", "broker", "native"]
 """How to reach a store that brokers serve: `auto` decides by what the driver finds."""
@@ -107,6 +113,11 @@ def address_options(addresses: StoreAddresses) -> dict[str, str]:
         "encryptionKeys": addresses.keys,
     }
     return {name: value for name, value in options.items() if value is not None}
+
+
+def stream_options(store: Store, name: StreamName, ident: StreamId) -> dict[str, str]:
+    """The data source options that lead to a stream, even after it is renamed."""
+    return {**address_options(addresses_of(store)), "stream": str(name), "streamId": str(ident)}
 
 
 def open_store(places: StorePlaces) -> Store:

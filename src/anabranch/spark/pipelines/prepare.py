@@ -5,7 +5,6 @@ These are fixed once for each generation; every later run of the generation find
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,18 +15,14 @@ from anabranch.errors import InvalidArgument, NotFound
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.spark.checkpoint_folder import CheckpointFolder
+from anabranch.spark.pipelines.analyze import AnalyzedQuery, analyze
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint, output_checkpoint_text
+from anabranch.spark.pipelines.late_account import late_account
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.plan import Step, resolve_starts
-from anabranch.spark.pipelines.query import (
-    AnalyzedQuery,
-    analyze,
-    check_streams,
-    create_streams,
-    drop_views,
-    late_account,
-)
 from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, get, note_made, save
+from anabranch.spark.pipelines.result_streams import check_streams, create_streams
+from anabranch.spark.pipelines.source_views import SourceReads
 from anabranch.spark.pipelines.targets import StreamFeeders, check_replace, refuse_fed
 from anabranch.spark.session.spark_access import configure_access
 from anabranch.spark.source.following import FollowedRun
@@ -39,10 +34,6 @@ if TYPE_CHECKING:
     from anabranch.store.engine_api import Held
 
 __all__ = ["PreparedQuery", "check_present", "prepare", "prepare_standby"]
-
-# View names depend only on a statement's position in its file, so pipelines use the same names. Without this lock, two
-# that start in one session at the same time would read each other's streams.
-_views = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +72,7 @@ def prepare(
     flush: bool = False,
     deployed: bool = False,
 ) -> dict[str, PreparedQuery]:
-    """Prepare every step, in order. If it fails, the streams that it created are deleted. `events_max`: see `analyze`.
+    """Prepare every step, in order. If it fails, the streams that it created are deleted. `events_max`: see `SourceReads`.
     `checkpoints` is the folder or URL for the checkpoints of a new generation, None for the default. `held`: see
     `create_streams`. `also`: other pipelines may feed the targets too. With `flush`, and with `once` for statements all
     of whose sources are sealed, the run closes all windows at its end. A `deployed` query may have a hot standby.
@@ -105,7 +96,9 @@ def prepare(
                 starts = resolve_starts(store, step, row.restart, going_on)
                 output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
             standby = _folder(output_checkpoint(store, output.checkpoint)) if deployed else None
-            query, late = _analyzed(spark, store, step, output.starts, events_max, ends, await_standby=standby)
+            query, late = _analyzed(
+                spark, store, step, SourceReads(output.starts, events_max, ends, await_standby=standby)
+            )
             if not also:
                 _refuse_fed(store, feeders, row, output, step, late)
             create_streams(store, step, query.columns, late, created, row.name, row.made, held)
@@ -153,7 +146,7 @@ def check_present(spark: SparkSession, store: Store, row: PipelineRow | None, na
     for step in steps:
         sources = step.statement.sources.values()
         if all(map(store.streams.exists, sources)):
-            query, late = _analyzed(spark, store, step, dict.fromkeys(map(str, sources), "head"), None)
+            query, late = _analyzed(spark, store, step, SourceReads(dict.fromkeys(map(str, sources), "head")))
             check_streams(store, step, query.columns, late, name, () if row is None else row.made)
 
 
@@ -163,7 +156,7 @@ def prepare_standby(
     """Prepare a statement of a running pipeline to follow that run; `output` is the one of the pipeline's row, with the
     checkpoint of the standby. Changes nothing. Raises InvalidSql, InvalidArgument."""
     own = _folder(output_checkpoint(store, output.checkpoint))
-    query, late = _analyzed(spark, store, step, output.starts, None, follow=follow, await_standby=own)
+    query, late = _analyzed(spark, store, step, SourceReads(output.starts, follow=follow, await_standby=own))
     assert output.target_id is not None, "the pipeline runs"
     if late is not None:
         if output.late_id is None:
@@ -183,20 +176,9 @@ def _ends(store: Store, step: Step, ended: Collection[StreamName], *, flush: boo
 
 
 def _analyzed(
-    spark: SparkSession,
-    store: Store,
-    step: Step,
-    starts: Mapping[str, str],
-    events_max: int | None,
-    ends: Mapping[str, str] | None = None,
-    follow: FollowedRun | None = None,
-    await_standby: str | None = None,
+    spark: SparkSession, store: Store, step: Step, reads: SourceReads
 ) -> tuple[AnalyzedQuery, LateEventsSpec | None]:
-    with _views:
-        try:
-            query = analyze(spark, store, step, starts, events_max, ends, follow, await_standby)
-        finally:
-            drop_views(spark, step)
+    query = analyze(spark, store, step, reads)
     return query, late_account(store, step, query.frame)
 
 

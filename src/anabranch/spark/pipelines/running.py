@@ -20,7 +20,7 @@ from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.progress import QueryMeter, QueryProgress
-from anabranch.spark.pipelines.query import start
+from anabranch.spark.pipelines.start import start
 from anabranch.store import Store
 from anabranch.store.engine_api import Held
 

@@ -34,11 +34,11 @@ from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBa
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import Step, plan, query_words
 from anabranch.spark.pipelines.prepare import PreparedQuery, prepare_standby
-from anabranch.spark.pipelines.query import start
 from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow
 from anabranch.spark.pipelines.run import DEPLOYED
 from anabranch.spark.pipelines.running import Pipeline
 from anabranch.spark.pipelines.standby_lag import StandbyLag
+from anabranch.spark.pipelines.start import start
 from anabranch.spark.source import standby_mark
 from anabranch.spark.source.following import FollowedRun
 from anabranch.spark.source.standby_role import StandbyRole

@@ -1,0 +1,154 @@
+"""A statement as a streaming DataFrame, with everything checked that Spark checks when a query starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions
+from pyspark.sql.types import IntegerType, LongType, StructType
+
+from anabranch.errors import InvalidSql, NotFound
+from anabranch.model.columns import RESERVED
+from anabranch.spark.pipelines.file_lines import invalid_sql, padded
+from anabranch.spark.pipelines.functions.install import handled
+from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.shed_frame import refuse_unestimated
+from anabranch.spark.pipelines.side_outputs import HOPS, OUTPUTS_COLUMN, feedback_mask, outputs_sql
+from anabranch.spark.pipelines.source_views import SourceReads, statement_views
+from anabranch.spark.pipelines.spark_functions import provide_functions
+from anabranch.spark.pipelines.statement import Statement
+from anabranch.spark.pipelines.versions import VALID_FROM, VALID_UNTIL
+from anabranch.spark.pipelines.windows.clauses import WindowedQuery
+from anabranch.spark.pipelines.windows.stage import events_of_windows, results_of_nothing
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["AnalyzedQuery", "analyze"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzedQuery:
+    """A statement as a streaming DataFrame. `columns` are those of its results. They are the DataFrame's own, unless the
+    statement is `windowed`: then they are those of a batch query over each of its micro-batches."""
+
+    frame: DataFrame
+    columns: StructType
+    windowed: bool = False
+
+
+def analyze(spark: SparkSession, store: Store, step: Step, reads: SourceReads) -> AnalyzedQuery:
+    """The statement over its streams, each with its watermark.
+
+    Raises InvalidSql, with the line in the file, for missing streams and for anything that Spark refuses.
+    """
+    with statement_views(spark, store, step, reads) as others:
+        return _over_views(spark, store, step.statement, others)
+
+
+def _over_views(spark: SparkSession, store: Store, statement: Statement, others: Sequence[str]) -> AnalyzedQuery:
+    """The statement over its views, of which Spark itself must resolve the names of `others`."""
+    try:
+        if statement.windowed is not None:
+            return _windowed(spark, store, statement, statement.windowed)
+        frame = _sql(spark, statement, statement.without_tables(others))
+        _check_streaming(spark, frame, statement.options.mode)
+    except PySparkException as exc:
+        raise invalid_sql(exc, statement.query_line) from exc
+    if statement.options.shed is not None:
+        refuse_unestimated(frame, statement)
+    if not frame.isStreaming:
+        raise InvalidSql("the query's result is not a stream", line=statement.query_line)
+    if statement.handler is not None:
+        frame = handled(frame, statement.handler)
+    # `SELECT *` includes the columns that the store adds, which are meaningless in another stream.
+    frame = frame.drop(*RESERVED, VALID_FROM, VALID_UNTIL)
+    _check_names(statement, frame)
+    if not statement.outputs:
+        return AnalyzedQuery(frame, frame.schema)
+    if statement.feedback:
+        _check_hops(store, statement, frame.schema)
+    return AnalyzedQuery(_with_outputs(spark, statement, frame), frame.schema)
+
+
+def _with_outputs(spark: SparkSession, statement: Statement, frame: DataFrame) -> DataFrame:
+    """The result with the column that says which of the statement's streams each row goes to."""
+    if taken := [name for name in frame.columns if name.startswith("_output")]:
+        raise InvalidSql(f"a statement with side outputs has no column '{taken[0]}'", line=statement.query_line)
+    view = f"anabranch_result_of_line_{statement.line}"
+    frame.createOrReplaceTempView(view)
+    sql = outputs_sql(statement.outputs, view)
+    try:
+        divided = spark.sql(sql, dict(statement.arguments)) if statement.arguments else spark.sql(sql)
+    except PySparkException as exc:
+        raise invalid_sql(exc, statement.outputs[0].line) from exc
+    finally:
+        spark.catalog.dropTempView(view)
+    if not statement.feedback:
+        return divided
+    hops = functions.col(HOPS)
+    leads_back = functions.col(OUTPUTS_COLUMN).bitwiseAND(functions.lit(feedback_mask(statement.outputs))) != 0
+    more = functions.coalesce(hops, functions.lit(0)) + functions.lit(1)
+    return divided.withColumn(HOPS, functions.when(leads_back, more).otherwise(hops).cast(frame.schema[HOPS].dataType))
+
+
+def _check_hops(store: Store, statement: Statement, columns: StructType) -> None:
+    """Check that the hops of events that are fed back are counted on. Raises InvalidSql."""
+    line = statement.feedback[0].line
+    if not any(HOPS in store.streams.get(name).schema.columns.names for name in statement.sources.values()):
+        raise InvalidSql(
+            f"FEEDBACK counts hops in a column of its events, which no source of the statement has: {HOPS} BIGINT",
+            line=line,
+        )
+    if HOPS not in columns.names or not isinstance(columns[HOPS].dataType, IntegerType | LongType):
+        raise InvalidSql(
+            f"the result of a statement with FEEDBACK has the column {HOPS}, an integer: select {HOPS}, or with GROUP BY "
+            f"max({HOPS}) AS {HOPS}",
+            line=statement.query_line,
+        )
+
+
+def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed: WindowedQuery) -> AnalyzedQuery:
+    if statement.options.mode != "append":
+        raise InvalidSql("a statement with count_window, EMIT or DETECT has no mode = complete", line=statement.line)
+    if statement.options.start_query is not None:
+        try:
+            store.queries.get(statement.options.start_query)
+        except NotFound as exc:
+            raise InvalidSql(f"start_query: {exc}", line=statement.line) from exc
+    events = _sql(spark, statement, windowed.events)
+    (source,) = statement.sources.values()
+    try:
+        frame = events_of_windows(events, windowed, store.streams.get(source))
+    except InvalidSql as exc:
+        raise InvalidSql(str(exc), line=statement.query_line) from exc
+    provide_functions(spark, windowed.results)
+    results = results_of_nothing(spark, frame, padded(statement, windowed.results), statement.arguments)
+    _check_names(statement, results)
+    return AnalyzedQuery(frame, results.schema, windowed=True)
+
+
+def _sql(spark: SparkSession, statement: Statement, query: str) -> DataFrame:
+    text = padded(statement, query)
+    provide_functions(spark, text)
+    return spark.sql(text, dict(statement.arguments)) if statement.arguments else spark.sql(text)
+
+
+def _check_names(statement: Statement, frame: DataFrame) -> None:
+    columns = frame.columns
+    for column in columns:
+        if columns.count(column) > 1:
+            raise InvalidSql(f"two columns are called '{column}'; name one of them with AS", line=statement.query_line)
+
+
+def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
+    """Run the checks that Spark makes when a query starts, so that they fail before any stream is created."""
+    jvm: Any = spark._jvm
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    output_mode = modes.Complete() if mode == "complete" else modes.Append()
+    plan = frame._jdf.queryExecution().analyzed()
+    jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, output_mode)

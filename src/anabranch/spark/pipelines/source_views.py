@@ -1,0 +1,146 @@
+"""The views over which a statement's query runs: of its sources as streams, each with its watermark, and of its tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.errors import InvalidSql, NotFound
+from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
+from anabranch.model.names import StreamName
+from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.shed_frame import shed_frame, shed_options
+from anabranch.spark.pipelines.statement import Statement
+from anabranch.spark.pipelines.versions import with_versions
+from anabranch.spark.source.following import FollowedRun
+from anabranch.spark.source.markers import Idleness, MarkerOption, WindowClosing, is_event
+from anabranch.spark.stores import FORMAT, stream_options
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SourceReads", "statement_views"]
+
+
+# View names depend only on a statement's position in its file, so pipelines use the same names. Without this lock, two
+# that start in one session at the same time would read each other's streams.
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReads:
+    """How a run reads the sources of a statement. `starts` holds a cut (or place) as text for each source.
+
+    A batch takes at most `events_max` events from each source that the pipeline does not write itself. With `ends` the run
+    closes all windows at the end of its sources: those cuts, or where none is given the tail. With `follow` its sources
+    follow the batches of that run. With `await_standby`, the folder of the query's checkpoint, they wait for a standby of
+    their own."""
+
+    starts: Mapping[str, str]
+    events_max: int | None = None
+    ends: Mapping[str, str] | None = None
+    follow: FollowedRun | None = None
+    await_standby: str | None = None
+
+
+@contextmanager
+def statement_views(spark: SparkSession, store: Store, step: Step, reads: SourceReads) -> Iterator[list[str]]:
+    """Create the statement's views, and yield those of `tables` whose names Spark itself must resolve. The views are
+    removed at the end; DataFrames made from them stay usable. Raises InvalidSql for missing streams."""
+    with _lock:
+        try:
+            _create_source_views(spark, store, step, reads)
+            yield _create_table_views(spark, store, step.statement)
+        finally:
+            for view in (*step.statement.sources, *step.statement.tables):
+                spark.catalog.dropTempView(view)
+
+
+def _create_source_views(spark: SparkSession, store: Store, step: Step, reads: SourceReads) -> None:
+    statement = step.statement
+    markers = _marker_options(store, step, reads)
+    for view, name in statement.sources.items():
+        try:
+            info = store.streams.get(name)
+        except NotFound as exc:
+            raise InvalidSql(str(exc), line=statement.line) from exc
+        frame = _stream(spark, store, step, reads, name, info.id, markers.get(name))
+        if info.schema.time is not None:
+            frame = frame.withWatermark(
+                f"`{info.schema.time.replace('`', '``')}`", f"{step.delays_us[name] // 1000} milliseconds"
+            )
+        if info.schema.time is not None or name in markers:
+            frame = frame.where(is_event())
+        if statement.options.shed is not None:
+            frame = shed_frame(frame, statement)
+        frame.createOrReplaceTempView(view)
+
+
+def _create_table_views(spark: SparkSession, store: Store, statement: Statement) -> list[str]:
+    """Create views of the streams that are read as tables. Returns the views whose names Spark itself must resolve."""
+    others = []
+    for view, name in statement.tables.items():
+        if store.streams.exists(name):
+            info = store.streams.get(name)
+            frame = spark.read.format(FORMAT).options(**stream_options(store, name, info.id)).load()
+            if statement.has_versions(view):
+                frame = with_versions(frame, info, statement.line)
+            frame.createOrReplaceTempView(view)
+        elif statement.has_versions(view):
+            raise InvalidSql(f"stream '{name}' not found", line=statement.line)
+        else:
+            others.append(view)
+    return others
+
+
+def _stream(
+    spark: SparkSession,
+    store: Store,
+    step: Step,
+    reads: SourceReads,
+    name: StreamName,
+    ident: StreamId,
+    markers: str | None,
+) -> DataFrame:
+    options = {
+        "start": reads.starts[str(name)],
+        "end": (reads.ends or {}).get(str(name)),
+        "markers": markers,
+        "follow": None if reads.follow is None else reads.follow.to_option(),
+        "awaitStandby": reads.await_standby,
+        **shed_options(step.statement),
+    }
+    if reads.events_max is not None and name not in step.internal:
+        options["maxEventsPerTrigger"] = str(reads.events_max)
+    if len(step.statement.sources) > 1:
+        # Spark polls its sources in turn, so one that waits for new events delays the others.
+        options["pollMs"] = "50"
+    given = {option: text for option, text in options.items() if text is not None}
+    return spark.readStream.format(FORMAT).options(**stream_options(store, name, ident), **given).load()
+
+
+def _marker_options(store: Store, step: Step, reads: SourceReads) -> Mapping[StreamName, str]:
+    """The option `markers` of each source that needs it."""
+    statement = step.statement
+    found = {name: store.streams.get(name) for name in statement.sources.values() if store.streams.exists(name)}
+    timed = {name: info.id for name, info in found.items() if info.schema.time is not None}
+    closing = None
+    if reads.ends is not None and statement.options.mode != "complete":
+        ranges = [(StreamCut.parse(reads.starts[str(name)]), reads.ends.get(str(name))) for name in timed]
+        stops = tuple((start, None if end is None else StreamCut.parse(end)) for start, end in ranges)
+        closing = WindowClosing(statement.horizon_us, stops)
+    emit = None if statement.windowed is None else statement.windowed.emit
+    early_us = None if emit is None else emit.early_us
+    options = {}
+    for name in found if early_us is not None else timed:
+        idleness, others = None, tuple((stream, step.delays_us[each]) for each, stream in timed.items() if each != name)
+        if statement.options.idle_us is not None and others:
+            idleness = Idleness(statement.options.idle_us, others)
+        if closing is not None or idleness is not None or early_us is not None:
+            options[name] = MarkerOption(step.delays_us[name], closing, idleness, early_us).to_option()
+    return options

@@ -1,0 +1,94 @@
+"""Starts a prepared statement as a streaming query of Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from anabranch.model.ids import StreamId
+from anabranch.spark.checkpoint_folder import CheckpointFolder
+from anabranch.spark.pipelines.file_lines import invalid_sql, padded
+from anabranch.spark.pipelines.late_commit import LateEventsSpec
+from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.publish import BatchHandler, publish
+from anabranch.spark.pipelines.statement import Statement
+from anabranch.spark.pipelines.windows.stage import WindowResults
+from anabranch.spark.stores import FORMAT, stream_options
+from anabranch.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["start"]
+
+
+def start(
+    spark: SparkSession,
+    store: Store,
+    step: Step,
+    frame: DataFrame,
+    late: LateEventsSpec | None,
+    *,
+    target: StreamId,
+    sides: tuple[StreamId, ...],
+    checkpoint: CheckpointFolder,
+    name: str,
+    once: bool,
+    trigger_us: int | None,
+    run: tuple[str, str],
+    follow: Callable[[BatchHandler], BatchHandler] | None = None,
+) -> StreamingQuery:
+    """Start the query under `name`, in the run of the pipeline that has this name and token. `trigger_us` is the time
+    between micro-batches of a statement without one of its own. In a run that follows another, `follow` makes what
+    publishes a batch into what decides whether to, and the sources pause between batches. Raises InvalidSql for anything
+    that Spark refuses only at this point."""
+    statement = step.statement
+    # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    # Each query gets its own pool, so that none queues behind another's jobs.
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    options = {
+        **stream_options(store, statement.target, target),
+        "checkpointLocation": checkpoint.for_spark,
+        "checkpointUrl": checkpoint.text,
+        "pipelineRun": json.dumps(run),
+    }
+    if late is not None:
+        options["late"] = late.to_option()
+    if sides:
+        options["outputs"] = json.dumps([str(each) for each in sides])
+    writer = frame.writeStream.queryName(name).outputMode(statement.options.mode).options(**options)
+    handler = _handler(store, statement, options, follows=follow is not None)
+    if handler is None:
+        writer = writer.format(FORMAT)
+    else:
+        writer = writer.foreachBatch(handler if follow is None else follow(handler))
+    pause_us = trigger_us if statement.options.trigger_us is None else statement.options.trigger_us
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif follow is None and pause_us is not None:
+        writer = writer.trigger(processingTime=f"{pause_us // 1000} milliseconds")
+    try:
+        return writer.start()
+    except PySparkException as exc:
+        raise invalid_sql(exc, statement.query_line) from exc
+
+
+def _handler(store: Store, statement: Statement, options: Mapping[str, str], *, follows: bool) -> BatchHandler | None:
+    """What publishes a micro-batch, if that is not the sink."""
+    if statement.windowed is not None:
+        results = padded(statement, statement.windowed.results)
+        retrain = statement.options.start_query
+        found = None if retrain is None else lambda: _start_query(store, retrain)
+        return WindowResults(results, statement.arguments, options, found)
+    return partial(publish, options=options, replace=statement.options.mode == "complete") if follows else None
+
+
+def _start_query(store: Store, name: str) -> None:
+    """Raises QueryNotFound if it was deleted, which ends the statement."""
+    store.queries.start(name)
