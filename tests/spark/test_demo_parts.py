@@ -19,7 +19,7 @@ from anabranch.cli.demo.run import host_sql
 from anabranch.cli.demo.user_file import load
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import TIME_TYPE
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 SECOND = 1_000_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.query.dialects.translate import DialectOptions, translate
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 from tests.cli.kit import CSV, SCHEMA, Line
 from tests.unit.query.dialect_cases import PIPELINES
 

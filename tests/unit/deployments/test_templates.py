@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.deployments.templates.template import packaged, to_template
-from anabranch.spark.pipelines.sql import declarations
+from anabranch.spark.pipelines.sql.parse import declarations
 
 VALUES = {"STREAM": "iot/{name}", "COLUMN": "{name}", "DOUBLE": "1"}
 

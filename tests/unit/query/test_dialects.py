@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.query.dialects.translate import DIALECTS, DialectOptions, translate
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 from tests.unit.query.dialect_cases import PIPELINES, QUERIES, REFUSED
 
 OPTIONS = DialectOptions(scope="iot", time="at")

@@ -16,6 +16,8 @@ from sqlglot import Token, TokenType
 
 from anabranch.core.sample_estimates import Z
 from anabranch.errors import InvalidSql
+from anabranch.spark.pipelines.sql_tokens import closing, list_items, nesting
+from anabranch.spark.quoted import quoted
 from anabranch.spark.types import SHED_RATE
 
 __all__ = ["SHED_COLUMN", "Replacement", "estimates"]
@@ -56,7 +58,7 @@ class _Rewriting:
         self._refuse()
         end = self._from()
         found: list[Replacement] = []
-        for first, stop in self._items(self._begin + 1, end):
+        for first, stop in list_items(self._tokens, self._begin + 1, end):
             if call := self._call_of(first, stop):
                 found.append(self._column(first, call, stop))
             elif inside := [index for index in range(first, stop) if self._is_call(index)]:
@@ -70,7 +72,7 @@ class _Rewriting:
             raise self._error(f"shed goes with count, sum or avg: {_FORM}", self._begin)
         for index in range(end, len(self._tokens)):  # HAVING
             if self._is_call(index):
-                last = self._closing(index)
+                last = closing(self._tokens, index + 1)
                 found.append((index, last, self._estimate(index, last)[0]))
         shed = f", 1 - count(1) / sum(1 / {SHED_RATE.name}) AS {SHED_COLUMN} "
         return (*found, (end, end - 1, shed))
@@ -101,27 +103,20 @@ class _Rewriting:
         depth = 0
         selects = self._tokens[self._begin].token_type is TokenType.SELECT
         for index in range(self._begin, len(self._tokens) if selects else self._begin):
-            kind = self._tokens[index].token_type
-            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-            if kind is TokenType.FROM and not depth and self._tokens[index - 1].token_type is not TokenType.DISTINCT:
+            depth += nesting(self._tokens[index])
+            if (
+                self._tokens[index].token_type is TokenType.FROM
+                and not depth
+                and self._tokens[index - 1].token_type is not TokenType.DISTINCT
+            ):
                 return index
         raise self._error(f"shed goes with: {_FORM}", self._begin)
-
-    def _items(self, first: int, end: int) -> list[tuple[int, int]]:
-        items, depth, begun = [], 0, first
-        for index in range(first, end):
-            kind = self._tokens[index].token_type
-            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-            if kind is TokenType.COMMA and not depth:
-                items.append((begun, index))
-                begun = index + 1
-        return [*items, (begun, end)]
 
     def _call_of(self, first: int, stop: int) -> int | None:
         """The last token of the aggregate that is this item, before its name."""
         if not self._is_call(first):
             return None
-        last = self._closing(first)
+        last = closing(self._tokens, first + 1)
         rest = self._tokens[last + 1 : stop]
         if rest and rest[0].token_type is TokenType.ALIAS:
             rest = rest[1:]
@@ -133,13 +128,12 @@ class _Rewriting:
     def _column(self, first: int, last: int, stop: int) -> Replacement:
         name = self._tokens[stop - 1].text
         value, error = self._estimate(first, last)
-        quoted, of_error = (f"`{each.replace('`', '``')}`" for each in (name, f"{name}_error"))
-        return first, stop - 1, f"{value} AS {quoted}, {error} AS {of_error}"
+        return first, stop - 1, f"{value} AS {quoted(name)}, {error} AS {quoted(f'{name}_error')}"
 
     def _estimate(self, first: int, last: int) -> tuple[str, str]:
         """The value and its error as SQL."""
         function = self._tokens[first].text.lower()
-        if len(self._items(first + 2, last)) > 1 or last == first + 2:
+        if len(list_items(self._tokens, first + 2, last)) > 1 or last == first + 2:
             raise self._error(f"with shed, {function} has one argument", first)
         value = self._text_of(first + 2, last - 1)
         if value == "*":
@@ -155,15 +149,6 @@ class _Rewriting:
 
     def _opens(self, index: int) -> bool:
         return index + 1 < len(self._tokens) and self._tokens[index + 1].token_type is TokenType.L_PAREN
-
-    def _closing(self, index: int) -> int:
-        depth = 0
-        for last in range(index + 1, len(self._tokens)):
-            kind = self._tokens[last].token_type
-            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-            if not depth:
-                return last
-        raise self._error("this ( is never closed", index + 1)
 
     def _text_of(self, first: int, last: int) -> str:
         return self._text[self._tokens[first].start : self._tokens[last].end + 1]

@@ -9,7 +9,7 @@ COLUMN stands for a name, which becomes one quoted identifier wherever it is. Pu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import pairwise
@@ -21,7 +21,9 @@ from anabranch import limits
 from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
 from anabranch.model.times import to_datetime, to_micros
-from anabranch.spark.pipelines.statement import parse_interval_us
+from anabranch.spark.pipelines.intervals import parse_interval_us
+from anabranch.spark.pipelines.sql_tokens import replaced
+from anabranch.spark.quoted import quoted
 
 __all__ = ["TYPES", "Parameter", "bind", "with_names"]
 
@@ -66,17 +68,19 @@ def bind(declared: Mapping[str, Parameter], given: Mapping[str, str]) -> dict[st
 def with_names(text: str, tokens: Sequence[Token], declared: Mapping[str, Parameter], values: Mapping[str, Any]) -> str:
     """The text, of which these are the tokens, with `:name` of each parameter that stands for a name replaced by that name as
     a quoted identifier. Lines stay where they are."""
-    parts, position = [], 0
+    return replaced(text, _names(tokens, declared, values))
+
+
+def _names(
+    tokens: Sequence[Token], declared: Mapping[str, Parameter], values: Mapping[str, Any]
+) -> Iterator[tuple[int, int, str]]:
     for colon, token in pairwise(tokens):
         parameter = declared.get(token.text)
         if colon.token_type is not TokenType.COLON or colon.end + 1 != token.start or parameter is None:
             continue
         if parameter.kind in NAMES and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
             words = values[parameter.name].split("/") if parameter.kind == "STREAM" else [values[parameter.name]]
-            quoted = ".".join("`{}`".format(word.replace("`", "``")) for word in words)
-            parts += [text[position : colon.start], quoted]
-            position = token.end + 1
-    return "".join([*parts, text[position:]])
+            yield colon.start, token.end + 1, ".".join(map(quoted, words))
 
 
 def _value(kind: str, text: str) -> str | bool | int | float | date | datetime:

@@ -21,7 +21,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 from anabranch.spark.pipelines.functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.record import PipelineOutput, Restart
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.store import Store
 from anabranch.store.engine_api import Place, parse_place

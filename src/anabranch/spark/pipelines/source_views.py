@@ -16,6 +16,7 @@ from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.shed_frame import shed_frame, shed_options
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.versions import with_versions
+from anabranch.spark.quoted import quoted
 from anabranch.spark.source.following import FollowedRun
 from anabranch.spark.source.markers import Idleness, MarkerOption, WindowClosing, is_event
 from anabranch.spark.stores import FORMAT, stream_options
@@ -71,9 +72,7 @@ def _create_source_views(spark: SparkSession, store: Store, step: Step, reads: S
             raise InvalidSql(str(exc), line=statement.line) from exc
         frame = _stream(spark, store, step, reads, name, info.id, markers.get(name))
         if info.schema.time is not None:
-            frame = frame.withWatermark(
-                f"`{info.schema.time.replace('`', '``')}`", f"{step.delays_us[name] // 1000} milliseconds"
-            )
+            frame = frame.withWatermark(quoted(info.schema.time), f"{step.delays_us[name] // 1000} milliseconds")
         if info.schema.time is not None or name in markers:
             frame = frame.where(is_event())
         if statement.options.shed is not None:

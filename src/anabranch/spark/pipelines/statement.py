@@ -1,42 +1,22 @@
-"""A pipeline's statements as values, and the parsing of their options."""
+"""A pipeline's statements as values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from anabranch.core.shed_rule import ShedRule
-from anabranch.errors import InvalidArgument, InvalidSql
-from anabranch.model.amounts import UNITS_US
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.side_outputs import SideOutput
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
-__all__ = ["OPTIONS", "VERSIONS_VIEW", "Statement", "StatementOptions", "parse_interval_us", "to_options"]
-
-OPTIONS: Final = frozenset(
-    {"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late", "shed", "shed_priority"}
-    | {"start_query", "handler"}
-)
+__all__ = ["VERSIONS_VIEW", "Statement", "StatementOptions"]
 
 VERSIONS_VIEW: Final = "versions"  # a part of the names of views of `VERSIONS scope.name`
-_T = TypeVar("_T")
-_UNIT_US = {
-    "microsecond": 1,
-    "millisecond": UNITS_US["ms"],
-    "second": UNITS_US["s"],
-    "minute": UNITS_US["m"],
-    "hour": UNITS_US["h"],
-    "day": UNITS_US["d"],
-    "week": UNITS_US["w"],
-}
-_INTERVAL_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)")
-_MODES = ("append", "complete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,88 +125,3 @@ class Statement:
             name = self.tables[view]
             query = re.sub(rf"\b{view}\b", f"`{name.scope}`.`{name.name}`", query)
         return query
-
-
-def parse_interval_us(text: str) -> int:
-    """The length of '10 seconds', '1 minute 30 seconds', 'interval 2 hours' in µs, as in Spark.
-
-    Months and years are refused because they have no fixed length; Spark refuses them for windows and watermarks too.
-    Raises InvalidSql.
-    """
-    rest = text.strip().lower().removeprefix("interval").strip()
-    total, position = Decimal(0), 0
-    while position < len(rest):
-        part = _INTERVAL_PART.match(rest, position)
-        unit = _UNIT_US.get(part[2]) or _UNIT_US.get(part[2].removesuffix("s")) if part else None
-        if part is None or unit is None:
-            raise InvalidSql(
-                f"'{text}' is not an interval: expected, for example, '10 seconds' or '1 minute 30 seconds'"
-            )
-        if "." in part[1] and unit != _UNIT_US["second"]:
-            raise InvalidSql(f"'{text}' is not an interval: only seconds may have a fraction")
-        total += Decimal(part[1]) * unit
-        position = part.end()
-    if position == 0 or total != int(total):
-        raise InvalidSql(f"'{text}' is not an interval in whole microseconds: expected, for example, '10 seconds'")
-    return int(total)
-
-
-def _choice(*allowed: str) -> dict[str, str]:
-    return {word: word for word in allowed}
-
-
-_FLAGS = {"true": True, "false": False}
-
-
-def to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
-    """The options from their texts and the lines of these. Raises InvalidSql."""
-
-    def one_of(name: str, allowed: Mapping[str, _T], default: _T) -> _T:
-        if name not in given:
-            return default
-        text, line = given[name]
-        if text.lower() not in allowed:
-            raise InvalidSql(f"{name} = '{text}': expected {' or '.join(allowed)}", line=line)
-        return allowed[text.lower()]
-
-    def interval(name: str) -> int | None:
-        if name not in given:
-            return None
-        text, line = given[name]
-        try:
-            value = parse_interval_us(text)
-        except InvalidSql as exc:
-            raise InvalidSql(f"{name}: {exc}", line=line) from exc
-        if value < 0 or value % 1_000:
-            raise InvalidSql(f"{name} = '{text}': expected whole milliseconds, not less than 0", line=line)
-        return value
-
-    def text_of(name: str) -> str | None:
-        return given[name][0] if name in given else None
-
-    shed = None
-    if (rule := text_of("shed")) is not None:
-        try:
-            shed = ShedRule.parse(rule)
-        except InvalidArgument as exc:
-            raise InvalidSql(f"shed = {exc}", line=given["shed"][1]) from exc
-    if shed is None and "shed_priority" in given:
-        raise InvalidSql("shed_priority goes with shed = 'lag > 10 s'", line=given["shed_priority"][1])
-    segments = text_of("segments")
-    if segments is not None and not (segments.isdecimal() and int(segments) > 0):
-        raise InvalidSql(f"segments = '{segments}': expected a number from 1", line=given["segments"][1])
-    return StatementOptions(
-        key=text_of("key"),
-        time=text_of("time"),
-        watermark_us=interval("watermark"),
-        idle_us=interval("idle"),
-        trigger_us=interval("trigger"),
-        start=text_of("start"),
-        mode=one_of("mode", _choice(*_MODES), "append"),
-        segments=None if segments is None else int(segments),
-        late=one_of("late", _FLAGS, True),
-        shed=shed,
-        shed_priority=text_of("shed_priority"),
-        start_query=text_of("start_query"),
-        handler=text_of("handler"),
-    )

@@ -18,7 +18,7 @@ from anabranch.spark.pipelines.functions.install import install
 from anabranch.spark.pipelines.plan import Step, functions_of, plan
 from anabranch.spark.pipelines.prepare import prepare
 from anabranch.spark.pipelines.session import session_with_log_file
-from anabranch.spark.pipelines.sql import declarations
+from anabranch.spark.pipelines.sql.parse import declarations
 from anabranch.spark.pipelines.targets import check_sources
 from anabranch.store import Store, connect
 

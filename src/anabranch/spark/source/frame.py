@@ -20,6 +20,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.times import TimeRules, to_micros
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.quoted import quoted
 from anabranch.spark.session.s3a import hadoop_path
 from anabranch.spark.session.spark_access import configure_access, warn_once
 from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
@@ -150,7 +151,7 @@ def _wanted(
     if schema.time is None:
         raise InvalidArgument(f"'{view.info.name}' has no event time to select by")
     low, high = int(to_micros(between[0], rules)), int(to_micros(between[1], rules))
-    time = _quoted(schema.time)
+    time = quoted(schema.time)
     condition = f"{time} >= timestamp_micros({low}L) and {time} < timestamp_micros({high}L)"
     needed = result if schema.time in result.names else result.append(schema.columns.field(schema.time))
     return _Wanted(result, needed, (low, high), condition)
@@ -203,7 +204,7 @@ def _scan(spark: SparkSession, files: Sequence[NativeFile], wanted: _Wanted) -> 
     if not all(file.whole for file in files):
         frame = frame.where(in_pieces(found))
     places = by_hash(found) if len(files) > COMPARED_MAX else by_comparison(found)
-    names = map(_quoted, wanted.result.names)
+    names = map(quoted, wanted.result.names)
     return frame.selectExpr(*names, f"{places.segment} as _segment", f"{places.offset} as _offset", _append_time(files))
 
 
@@ -247,8 +248,4 @@ def _rest(
         )
     if wanted.condition is not None:
         frame = frame.where(wanted.condition)
-    yield frame.select(*map(_quoted, [*wanted.result.names, *(field.name for field in ADDED)]))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    yield frame.select(*map(quoted, [*wanted.result.names, *(field.name for field in ADDED)]))

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.errors import InvalidSql
 from anabranch.sketches.bloom import expression
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 
 
 def query(text: str) -> str:

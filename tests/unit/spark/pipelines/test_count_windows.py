@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import InvalidSql
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.count import CountWindow, complete_windows
 

@@ -12,7 +12,7 @@ import pytest
 from river.drift import ADWIN, PageHinkley
 
 from anabranch.errors import InvalidArgument, InvalidSql
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.pipelines.windows.columns import KEY, OFFSET, SEGMENT, TIME
 from anabranch.spark.pipelines.windows.drift import DRIFT, VALUE, DriftDetector, detect
 from anabranch.spark.pipelines.windows.row_blobs import pack, unpack

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.errors import InvalidSql
 from anabranch.spark.pipelines.plan import plan
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 
 SQL = """
 CREATE STREAM out.means WITH (key = device, shed = 'lag > 10 s') AS

@@ -8,7 +8,7 @@ from anabranch.deployments.files import check_files
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.spark.pipelines.functions.check import check_code
 from anabranch.spark.pipelines.plan import Step, functions_of, plan
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.queries.upgrade import compare, is_stateless
 from tests.wasm_modules import heat
 from tests.wheels import wheel

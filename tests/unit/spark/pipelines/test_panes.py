@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import InvalidSql
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
 from anabranch.spark.pipelines.windows.panes import BucketState, advance

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.errors import InvalidSql
 from anabranch.spark.pipelines.plan import plan
-from anabranch.spark.pipelines.sql import parse
+from anabranch.spark.pipelines.sql.parse import parse
 
 SQL = """\
 DECLARE PARAMETER size INTERVAL DEFAULT '10 seconds';

@@ -6,8 +6,9 @@ import pytest
 
 from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
-from anabranch.spark.pipelines.sql import parse
-from anabranch.spark.pipelines.statement import Statement, StatementOptions, parse_interval_us
+from anabranch.spark.pipelines.intervals import parse_interval_us
+from anabranch.spark.pipelines.sql.parse import parse
+from anabranch.spark.pipelines.statement import Statement, StatementOptions
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 SECOND = 1_000_000

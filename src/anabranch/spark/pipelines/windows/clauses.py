@@ -23,11 +23,12 @@ from typing import Any, Final
 from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
+from anabranch.spark.pipelines.sql_tokens import closing, is_call, list_items, nesting, replaced, value_at
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, PANE, SESSION_WINDOW, WINDOW
 from anabranch.spark.pipelines.windows.count import CountWindow
 from anabranch.spark.pipelines.windows.drift import DriftDetector
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
-from anabranch.spark.pipelines.windows.emit_clauses import Interval, emit_policy, value_at
+from anabranch.spark.pipelines.windows.emit_clauses import emit_policy
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 __all__ = ["RESULTS_VIEW", "Relation", "WindowedQuery", "windowed_query"]
@@ -76,15 +77,14 @@ def windowed_query(
     relations: Sequence[Relation],
     values: Mapping[str, Any],
     windows: Sequence[StatementWindow],
-    interval: Interval,
 ) -> WindowedQuery | None:
     """The parts of the query whose tokens begin at `begin`; None if Spark computes its windows. `values` are those of
     parameters, `windows` the query's windows of time. Raises InvalidSql."""
-    count = [index for index in range(begin, len(tokens)) if _is_call(tokens, index, COUNT_WINDOW)]
+    count = [index for index in range(begin, len(tokens)) if is_call(tokens, index, (COUNT_WINDOW,))]
     emit = _emit(tokens, begin)
     if not count and emit is None:
         return None
-    return _Division(text, tokens, begin, relations, values, windows, interval, count, emit).divided()
+    return _Division(text, tokens, begin, relations, values, windows, count, emit).divided()
 
 
 def _emit(tokens: Sequence[Token], begin: int) -> int | None:
@@ -92,18 +92,11 @@ def _emit(tokens: Sequence[Token], begin: int) -> int | None:
     grouped, depth = False, 0
     for index in range(begin, len(tokens)):
         token = tokens[index]
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        depth += nesting(token)
         grouped = grouped or (token.token_type is TokenType.GROUP_BY and not depth)
         if grouped and not depth and token.token_type is TokenType.VAR and token.text.upper() == "EMIT":
             return index
     return None
-
-
-def _is_call(tokens: Sequence[Token], index: int, *names: str) -> bool:
-    plain = tokens[index].token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
-    after_dot = index > 0 and tokens[index - 1].token_type is TokenType.DOT
-    opens = index + 1 < len(tokens) and tokens[index + 1].token_type is TokenType.L_PAREN
-    return plain and opens and not after_dot and tokens[index].text.lower() in names
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +109,6 @@ class _Division:
     relations: Sequence[Relation]
     values: Mapping[str, Any]
     windows: Sequence[StatementWindow]
-    interval: Interval
     count: Sequence[int]
     emit: int | None
 
@@ -128,7 +120,7 @@ class _Division:
     def _calls(self) -> Sequence[int]:
         """The calls of the window's function."""
         return self.count or [
-            index for index in range(self.begin, self._end) if _is_call(self.tokens, index, WINDOW, SESSION_WINDOW)
+            index for index in range(self.begin, self._end) if is_call(self.tokens, index, (WINDOW, SESSION_WINDOW))
         ]
 
     @property
@@ -146,7 +138,7 @@ class _Division:
         called = [item for item in items if item[0] in self._calls]
         if len(called) != 1:
             raise self._error(f"GROUP BY names one window: {self._form}", self._calls[0] if self._calls else groups)
-        whole = self._end_of_call(called[0][0]) == called[0][1]
+        whole = closing(self.tokens, called[0][0] + 1) + 1 == called[0][1]
         window = spans or self._count_window(called[0])
         if not whole:
             raise self._error(f"expected {self._form}", called[0][0])
@@ -163,10 +155,10 @@ class _Division:
 
     def _kind(self) -> tuple[StatementWindow | None, EmitPolicy | None]:
         """The window of time, if that is what the query has, and its policy."""
-        policy = None if self.emit is None else emit_policy(self.tokens, self.emit, self.values, self.interval)
+        policy = None if self.emit is None else emit_policy(self.tokens, self.emit, self.values)
         if self.count:
             for index in range(self.begin, self._end):
-                if _is_call(self.tokens, index, WINDOW, SESSION_WINDOW):
+                if is_call(self.tokens, index, (WINDOW, SESSION_WINDOW)):
                     raise self._error("a statement has windows of one kind: use another statement for the other", index)
             if self.emit is not None and policy is not None and policy.late_us:
                 raise self._error(
@@ -188,7 +180,7 @@ class _Division:
         depth = 0
         for index in range(self.begin, self._end):
             token = self.tokens[index]
-            depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+            depth += nesting(token)
             word = " ".join(token.text.upper().split())
             if depth or token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
                 continue
@@ -205,22 +197,9 @@ class _Division:
             raise self._error(f"expected {self._form}", self.begin)
         return found
 
-    def _items(self, first: int, end: int) -> list[tuple[int, int]]:
-        """The first token of each item of a list, and the one after its last."""
-        items: list[tuple[int, int]] = []
-        depth, begun = 0, first
-        for index in range(first, end):
-            kind = self.tokens[index].token_type
-            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-            if kind is TokenType.COMMA and not depth:
-                items.append((begun, index))
-                begun = index + 1
-        items.append((begun, end))
-        return items
-
     def _groups(self, first: int, end: int) -> list[tuple[int, int]]:
         """The items of GROUP BY."""
-        items = self._items(first, end)
+        items = list_items(self.tokens, first, end)
         for begun, after in items:
             words = [token.text.upper() for token in self.tokens[begun:after]]
             if not words or words in (["ALL"],) or words[0] in ("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING"):
@@ -232,7 +211,7 @@ class _Division:
     def _count_window(self, item: tuple[int, int]) -> CountWindow:
         form = "write count_window(events[, step]) with whole numbers"
         numbers = []
-        for first, end in self._items(item[0] + 2, self._end_of_call(item[0]) - 1):
+        for first, end in list_items(self.tokens, item[0] + 2, closing(self.tokens, item[0] + 1)):
             value, after = value_at(self.tokens, first, self.values)
             if not isinstance(value, int) or isinstance(value, bool) or after != end:
                 raise self._error(form, first)
@@ -263,19 +242,10 @@ class _Division:
     def _results(self, begin: int, end: int, grouped: tuple[int, int], alias: str) -> str:
         window = COUNT_WINDOW if self.count else self.tokens[grouped[0]].text.lower()
         beside = NUMBER if self.emit is None else PANE
-        calls = [(call, self._end_of_call(call), window) for call in self._calls if call != grouped[0]]
+        calls = [(call, closing(self.tokens, call + 1) + 1, window) for call in self._calls if call != grouped[0]]
         calls.append((*grouped, f"{window}, {beside}"))
         head, rest = self._replaced(self.begin, begin, calls), self._replaced(end, self._end, calls)
         return f"{head} FROM {RESULTS_VIEW} AS `{alias}` {self._lines(begin, end)}{rest}"
-
-    def _end_of_call(self, call: int) -> int:
-        depth = 0
-        for index in range(call + 1, len(self.tokens)):
-            kind = self.tokens[index].token_type
-            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-            if not depth:
-                return index + 1
-        raise self._error("this ( is never closed", call + 1)
 
     def _lines(self, begin: int, end: int) -> str:
         """The line breaks of the tokens from `begin` to before `end`, so that Spark's messages name the file's lines."""
@@ -284,13 +254,14 @@ class _Division:
     def _replaced(self, begin: int, end: int, calls: Sequence[tuple[int, int, str]] = ()) -> str:
         """The text of these tokens, with relations and calls replaced."""
         changes = [(each.first, each.last + 1, each.text) for each in self.relations] + list(calls)
-        parts, position = [], self.tokens[begin].start
-        for first, after, text in sorted(changes):
-            if begin <= first and after <= end:
-                parts += [self.text[position : self.tokens[first].start], text]
-                position = self.tokens[after - 1].end + 1
-        parts.append(self.text[position : self.tokens[end - 1].end + 1])
-        return "".join(parts)
+        tokens = self.tokens
+        inside = (each for each in changes if begin <= each[0] and each[1] <= end)
+        return replaced(
+            self.text,
+            ((tokens[first].start, tokens[after - 1].end + 1, text) for first, after, text in inside),
+            tokens[begin].start,
+            tokens[end - 1].end + 1,
+        )
 
     def _words(self, indices: Sequence[int]) -> frozenset[str] | None:
         """The words by which these tokens may refer to columns; None if one stands for all columns."""

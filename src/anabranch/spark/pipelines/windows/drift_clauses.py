@@ -15,9 +15,11 @@ from typing import Any, Final, NoReturn, cast
 from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
+from anabranch.spark.pipelines.sql_tokens import nesting, word_of
 from anabranch.spark.pipelines.windows.clauses import RESULTS_VIEW, Relation, WindowedQuery
 from anabranch.spark.pipelines.windows.columns import KEY
 from anabranch.spark.pipelines.windows.drift import METHODS, VALUE, DriftDetector, Method
+from anabranch.spark.quoted import quoted
 
 __all__ = ["drift_query"]
 
@@ -37,8 +39,7 @@ def drift_query(
     """The parts of the query whose tokens begin at `begin`; None if it has no such clause. `values` are those of
     parameters. Raises InvalidSql, with the line."""
     for index in range(begin, len(tokens) - 1):
-        words = [token.text.upper() for token in tokens[index : index + 3]]
-        if words == ["DETECT", "DRIFT", "OF"] and tokens[index].token_type is not TokenType.IDENTIFIER:
+        if list(map(word_of, tokens[index : index + 3])) == ["DETECT", "DRIFT", "OF"]:
             return _DriftQuery(text, tokens, begin, index, relations, values).divided()
     return None
 
@@ -64,7 +65,7 @@ class _DriftQuery:
         """See `drift_query`."""
         relation = self._relation()
         detector, value = self._detector()
-        keys = "".join(f", {_quoted(name)} AS {KEY}{number}" for number, name in enumerate(detector.keys))
+        keys = "".join(f", {quoted(name)} AS {KEY}{number}" for number, name in enumerate(detector.keys))
         head = self._text_of(self._begin, relation.first - 1)
         after = relation.last + 1
         rest = self._text_of(after, self._clause) if after < self._clause else ""
@@ -73,7 +74,7 @@ class _DriftQuery:
         return WindowedQuery(
             detector,
             f"SELECT *, CAST(({value}) AS DOUBLE) AS {VALUE}{keys} {lines}FROM {relation.text} {rest}",
-            f"{head} FROM {RESULTS_VIEW} AS {_quoted(alias)}",
+            f"{head} FROM {RESULTS_VIEW} AS {quoted(alias)}",
             len(detector.keys),
             frozenset(),
         )
@@ -104,8 +105,7 @@ class _DriftQuery:
         at = first = self._clause + 3
         depth = 0
         while at < len(self._tokens):
-            kind = self._tokens[at].token_type
-            depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+            depth += nesting(self._tokens[at])
             if not depth and self._word(at) in ("BY", "USING"):
                 break
             at += 1
@@ -166,14 +166,8 @@ class _DriftQuery:
         return self._tokens[at].text, at + 1
 
     def _word(self, index: int) -> str:
-        if index >= len(self._tokens) or self._tokens[index].token_type in (TokenType.IDENTIFIER, TokenType.STRING):
-            return ""
-        return self._tokens[index].text.upper()
+        return word_of(self._tokens[index]) if index < len(self._tokens) else ""
 
     def _fail(self, index: int, message: str | None = None) -> NoReturn:
         line = self._tokens[min(index, len(self._tokens) - 1)].line
         raise InvalidSql(message or f"expected {_FORM}", line=line)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

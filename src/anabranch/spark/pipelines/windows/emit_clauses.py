@@ -5,48 +5,34 @@ Its words, and what a pane is, are those of Beam; it stands where ksqlDB has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
+from anabranch.spark.pipelines.intervals import parse_interval_us
+from anabranch.spark.pipelines.sql_tokens import value_at
 from anabranch.spark.pipelines.windows.emit import MODES, EmitPolicy
 
-__all__ = ["Interval", "emit_policy", "value_at"]
+__all__ = ["emit_policy"]
 
 _FORM: Final = (
     "expected after EMIT: EARLY EVERY n EVENTS, EARLY EVERY 'interval', LATE WITHIN 'interval', LAST n EVENTS, "
     "LAST 'interval', ACCUMULATING, DISCARDING or RETRACTING"
 )
 
-Interval = Callable[[str, int], int]
-"""The µs of an interval on a line. Raises InvalidSql."""
 
-
-def emit_policy(tokens: Sequence[Token], emit: int, values: Mapping[str, Any], interval: Interval) -> EmitPolicy:
+def emit_policy(tokens: Sequence[Token], emit: int, values: Mapping[str, Any]) -> EmitPolicy:
     """The policy that the clause beginning at `emit` gives. `values` are those of parameters. Raises InvalidSql."""
-    return _Clause(tokens, values, interval).policy(emit)
-
-
-def value_at(tokens: Sequence[Token], index: int, values: Mapping[str, Any]) -> tuple[object, int]:
-    """The number, the text or the value of a parameter at an index, and the index after it; None for anything else."""
-    found = tokens[index : index + 2]
-    if found and found[0].token_type is TokenType.STRING:
-        return found[0].text, index + 1
-    if found and found[0].token_type is TokenType.NUMBER and found[0].text.isdecimal():
-        return int(found[0].text), index + 1
-    if len(found) == 2 and found[0].token_type is TokenType.COLON and found[1].text in values:
-        return values[found[1].text], index + 2
-    return None, index + 1
+    return _Clause(tokens, values).policy(emit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
     tokens: Sequence[Token]
     values: Mapping[str, Any]
-    interval: Interval
     given: dict[str, Any] = field(default_factory=dict)
 
     def policy(self, emit: int) -> EmitPolicy:
@@ -88,7 +74,7 @@ class _Clause:
             return after + 1
         if counts or not isinstance(value, str):
             raise self._error(_FORM, index)
-        amount = self.interval(value, self.tokens[at].line)
+        amount = parse_interval_us(value, self.tokens[at].line)
         if amount <= 0 or amount % 1_000:
             raise self._error("an interval of EMIT is of whole milliseconds, more than 0", index)
         self._give(interval, amount, index)

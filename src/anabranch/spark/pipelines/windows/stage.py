@@ -51,6 +51,7 @@ from anabranch.spark.pipelines.windows.row_blobs import (
     packed_for_all_buckets,
     unpacked,
 )
+from anabranch.spark.quoted import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -106,7 +107,7 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: Stream
         operator = PaneWindows(window, policy, len(keys), columns)
         fields += [StructField(SESSION_WINDOW if window.is_session else WINDOW, _BOUNDS), StructField(PANE, _PANE)]
     asks_all = policy is not None and policy.early_us is not None
-    wanted = events.select(*map(_quoted, columns), *asks, *keys, *_order(time), _bucket(keys).alias(BUCKET))
+    wanted = events.select(*map(_column, columns), *asks, *keys, *_order(time), _bucket(keys).alias(BUCKET))
     buckets = wanted.mapInArrow(
         packed_for_all_buckets if asks_all else packed_by_bucket, f"{BUCKET} INT, {BLOB} BINARY"
     )
@@ -129,8 +130,8 @@ def _bucket(keys: list[Column]) -> Column:
     return functions.element_at(functions.array(*map(functions.lit, BUCKETS)), number)
 
 
-def _quoted(name: str) -> Column:
-    return functions.col(f"`{name.replace('`', '``')}`")
+def _column(name: str) -> Column:
+    return functions.col(quoted(name))
 
 
 def _key(events: DataFrame, name: str) -> Column:

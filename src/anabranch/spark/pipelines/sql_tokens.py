@@ -1,0 +1,121 @@
+"""The tokens of SQL: strings, comments and quoted names found, but nothing parsed. Pure.
+
+They are those of sqlglot's tokenizer. Its parser is not used, because it does not support `GROUP BY window(…)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlglot import Token, TokenType
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+
+from anabranch.errors import InvalidSql
+
+__all__ = [
+    "closing",
+    "is_call",
+    "list_items",
+    "nesting",
+    "replaced",
+    "split_statements",
+    "tokenize",
+    "value_at",
+    "word_of",
+]
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a text. Raises InvalidSql."""
+    try:
+        return list(Spark().tokenize(text))
+    except TokenError as exc:
+        raise InvalidSql("a quote or comment is not closed", line=_unclosed_line(text)) from exc
+
+
+def _unclosed_line(text: str) -> int | None:
+    """The line where the unclosed quote begins: the one after the longest prefix of lines that can be tokenized."""
+    lines = text.splitlines(keepends=True)
+    readable = 0
+    for count in range(1, len(lines) + 1):
+        try:
+            Spark().tokenize("".join(lines[:count]))
+            readable = count
+        except TokenError:
+            continue
+    return readable + 1 if readable < len(lines) else None
+
+
+def split_statements(tokens: Sequence[Token]) -> list[list[Token]]:
+    """The tokens of each statement that is not empty."""
+    statements: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
+def word_of(token: Token | None) -> str:
+    """The word in upper case; nothing for a quoted name, a text or no token."""
+    if token is None or token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+        return ""
+    return str(token.text).upper()
+
+
+def nesting(token: Token) -> int:
+    """By how many parentheses more what follows is enclosed."""
+    return (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+
+
+def closing(tokens: Sequence[Token], opened: int) -> int:
+    """The index of the parenthesis that closes the one at `opened`. Raises InvalidSql."""
+    depth = 0
+    for index in range(opened, len(tokens)):
+        depth += nesting(tokens[index])
+        if not depth:
+            return index
+    raise InvalidSql("this ( is never closed", line=tokens[opened].line)
+
+
+def list_items(tokens: Sequence[Token], first: int, end: int) -> list[tuple[int, int]]:
+    """The first token of each item of a list, and the one after its last."""
+    found: list[tuple[int, int]] = []
+    depth, begun = 0, first
+    for index in range(first, end):
+        depth += nesting(tokens[index])
+        if tokens[index].token_type is TokenType.COMMA and not depth:
+            found.append((begun, index))
+            begun = index + 1
+    return [*found, (begun, end)]
+
+
+def is_call(tokens: Sequence[Token], index: int, names: Collection[str]) -> bool:
+    """True for a call of one of these functions, whose names are given in lower case."""
+    after_dot = index > 0 and tokens[index - 1].token_type is TokenType.DOT
+    opens = index + 1 < len(tokens) and tokens[index + 1].token_type is TokenType.L_PAREN
+    return opens and not after_dot and word_of(tokens[index]).lower() in names
+
+
+def value_at(tokens: Sequence[Token], index: int, values: Mapping[str, Any]) -> tuple[object, int]:
+    """The number, the text or the value of a parameter at an index, and the index after it; None for anything else."""
+    found = tokens[index : index + 2]
+    if found and found[0].token_type is TokenType.STRING:
+        return found[0].text, index + 1
+    if found and found[0].token_type is TokenType.NUMBER and found[0].text.isdecimal():
+        return int(found[0].text), index + 1
+    if len(found) == 2 and found[0].token_type is TokenType.COLON and found[1].text in values:
+        return values[found[1].text], index + 2
+    return None, index + 1
+
+
+def replaced(text: str, changes: Iterable[tuple[int, int, str]], start: int = 0, stop: int | None = None) -> str:
+    """The text from `start` to `stop` with its parts, each from one position to before another, replaced."""
+    parts = []
+    for begin, end, new in sorted(changes):
+        parts += [text[start:begin], new]
+        start = end
+    return "".join([*parts, text[start:stop]])
