@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import anabranch as ab
-from anabranch.catalog.state.query_content import QUERY_CONTENT, QueryContent
+from anabranch.catalog.state.query_content import QUERY_CONTENT
 from anabranch.deployments.files import check_files
 from anabranch.deployments.signatures import TrustedKeys, sign_query
 from anabranch.runtime.signing import sign
@@ -124,7 +124,7 @@ def test_a_host_runs_only_what_is_as_it_was_deployed_and_signed(
     signature = sign_query(key, SCORES, {}, check_files(given))
     store.queries.deploy("changed", SCORES, files=given, signature=signature, start=False)
     with store.catalog.writing() as txn:
-        txn.put_state(QUERY_CONTENT, hashlib.sha256(given["model.json"]).hexdigest(), QueryContent(b'{"slope": 9}'))
+        txn.put_state(QUERY_CONTENT, hashlib.sha256(given["model.json"]).hexdigest(), b'{"slope": 9}')
     store.queries.start("changed")
     refused("changed", "does not match its SHA-256")
     assert not store.streams.exists("out/scores")

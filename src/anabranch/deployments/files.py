@@ -10,7 +10,7 @@ from typing import Final
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.query_content import QUERY_CONTENT, QueryContent
+from anabranch.catalog.state.query_content import QUERY_CONTENT
 from anabranch.catalog.state.query_version import QUERY_VERSION, FileKind, QueryFile, QueryVersion
 from anabranch.deployments.wheels import read_wheel
 from anabranch.errors import CorruptCatalog, InvalidArgument, TooLarge
@@ -77,7 +77,7 @@ def put_contents(txn: Writing, files: Iterable[QueryFile], contents: Mapping[str
     for file in files:
         if file.digest not in known:
             known[file.digest] = file.size
-            txn.put_state(QUERY_CONTENT, file.digest, QueryContent(contents[file.name]))
+            txn.put_state(QUERY_CONTENT, file.digest, contents[file.name])
     if (size := sum(known.values())) > limits.DEPLOYMENT_ALL_FILES_BYTES_MAX:
         raise TooLarge("the files of all queries", size, limits.DEPLOYMENT_ALL_FILES_BYTES_MAX)
 
@@ -95,9 +95,9 @@ def contents_of(txn: Reading, files: Sequence[QueryFile]) -> dict[str, bytes]:
     """The contents of files by name, each checked against its SHA-256. Raises CorruptCatalog."""
     found: dict[str, bytes] = {}
     for file in files:
-        row = txn.state(QUERY_CONTENT, file.digest)
-        if row is None or hashlib.sha256(row.content).hexdigest() != file.digest:
-            reason = "is missing" if row is None else "does not match its SHA-256"
+        content = txn.state(QUERY_CONTENT, file.digest)
+        if content is None or hashlib.sha256(content).hexdigest() != file.digest:
+            reason = "is missing" if content is None else "does not match its SHA-256"
             raise CorruptCatalog(f"the content of the file '{file.name}' of a query {reason}", "states", file.digest)
-        found[file.name] = row.content
+        found[file.name] = content
     return found

@@ -95,7 +95,7 @@ class Modules(Displayed):
             held = txn.state(MODULE_CODE, found[-1].digest) if found else None
         if held is None:
             raise ModuleNotFound(name, version)
-        return held.code
+        return held
 
     def remove(self, name: str, *, request: str | None = None) -> None:
         """Remove a module with its versions. Queries under way end as they began. Raises ModuleNotFound."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.module_code import MODULE_CODE, ModuleCode
+from anabranch.catalog.state.module_code import MODULE_CODE
 from anabranch.catalog.state.module_version import MODULE_VERSION, ModuleKey, ModuleVersion, module_prefix
 from anabranch.errors import ModuleNotFound
 
@@ -38,7 +38,7 @@ def need_versions(txn: Reading, name: str) -> list[ModuleVersion]:
 
 def put_version(txn: Writing, version: ModuleVersion, code: bytes) -> None:
     """Store a version with its code, and remove the oldest beyond `limits.MODULE_VERSIONS_MAX`."""
-    txn.put_state(MODULE_CODE, version.digest, ModuleCode(code))
+    txn.put_state(MODULE_CODE, version.digest, code)
     txn.put_state(MODULE_VERSION, ModuleKey(version.module, version.number), version)
     _drop(txn, versions_of(txn, version.module)[: -limits.MODULE_VERSIONS_MAX])
 

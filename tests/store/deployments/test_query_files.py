@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from anabranch import limits
-from anabranch.catalog.state.query_content import QUERY_CONTENT, QueryContent
+from anabranch.catalog.state.query_content import QUERY_CONTENT
 from anabranch.deployments.files import contents_of
 from anabranch.errors import CorruptCatalog, InvalidArgument, QueryNotFound, TooLarge
 from anabranch.store import Store
@@ -136,7 +136,7 @@ def test_a_content_that_was_changed_in_the_catalog_is_not_used(store: Store) -> 
     store.queries.deploy("q", "one", files=FIRST)
     (model, _) = store.queries.versions("q")[0].files
     with store.catalog.writing() as txn:
-        txn.put_state(QUERY_CONTENT, model.digest, QueryContent(b'{"slope": 9}'))
+        txn.put_state(QUERY_CONTENT, model.digest, b'{"slope": 9}')
     with store.catalog.reading() as txn, pytest.raises(CorruptCatalog, match="does not match its SHA-256"):
         contents_of(txn, [model])
     with store.catalog.writing() as txn:

@@ -51,6 +51,18 @@ def codec_of(kind: type[T]) -> Codec[T]:
     return found
 
 
+def bytes_member(name: str) -> Codec[bytes]:
+    """The codec of bytes that are the only member of an object."""
+    codec = codec_of(bytes)
+
+    def decode(value: dict[str, Any]) -> bytes:
+        if value.keys() != {name}:
+            raise ValueError(f"expected the member {name}, got {sorted(value)!r:.200}")
+        return codec.decode(value[name])
+
+    return Codec(lambda value: {name: codec.encode(value)}, decode)
+
+
 def own_json(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Codec[T]:
     """A codec from a type's own functions, made strict: what does not encode back to itself is refused."""
 

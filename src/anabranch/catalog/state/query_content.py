@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from anabranch.catalog.state.codec import codec_of
+from anabranch.catalog.state.codec import bytes_member
 from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind, versioned
 
 FORMAT: Final = 1
 
-
-@dataclass(frozen=True, slots=True)
-class QueryContent:
-    """The bytes of a file."""
-
-    content: bytes
-
-
-QUERY_CONTENT: Final[StateKind[str, QueryContent]] = state_kind(
+QUERY_CONTENT: Final[StateKind[str, bytes]] = state_kind(
     "query_content",
     by="the SHA-256 of the content, in hex",
     key=TEXT_KEY,
-    value=versioned(codec_of(QueryContent), FORMAT, "file of a query"),
-    example=(
-        "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
-        QueryContent(b"{}"),
-    ),
+    value=versioned(bytes_member("content"), FORMAT, "file of a query"),
+    example=("44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", b"{}"),
 )
