@@ -11,3 +11,12 @@ ResultArgument = Annotated[
     str | None,
     typer.Argument(metavar="[RESULT]", help="Of several: the name of the stream, or 1, 2 …", show_default=False),
 ]
+RestartFromOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--restart-from",
+        "--from",
+        metavar="PLACE",
+        help="Where statements begin that lose their state: head, tail, a time, -15m, or a cut (one per source).",
+    ),
+]

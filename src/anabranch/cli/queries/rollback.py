@@ -8,9 +8,9 @@ import typer
 
 from anabranch.cli.confirm import YesOption
 from anabranch.cli.options import JsonOption, StoreOption, open_store
-from anabranch.cli.queries.arguments import NameArgument
+from anabranch.cli.queries.arguments import NameArgument, RestartFromOption
 from anabranch.cli.queries.info import print_change
-from anabranch.cli.queries.upgrade import PlanOption, print_plan, upgrade_plan
+from anabranch.cli.queries.plan import PlanOption, print_plan, upgrade_plan
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import ReplaceOption, StartByOption, confirm_replace, parse_starts
 from anabranch.deployments.upgrades import check_upgrade
@@ -28,15 +28,7 @@ def rollback(
         int | None, typer.Argument(metavar="[VERSION]", help="Default: the one before.", show_default=False)
     ] = None,
     plan_only: PlanOption = False,
-    restart_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--restart-from",
-            "--from",
-            metavar="PLACE",
-            help="Where statements begin that lose their state: head, tail, a time, -15m, or a cut (one per source).",
-        ),
-    ] = None,
+    restart_from: RestartFromOption = None,
     by: StartByOption = "append",
     replace: ReplaceOption = False,
     yes: YesOption = False,

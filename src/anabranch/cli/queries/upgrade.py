@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import JsonOption, StoreOption, open_store
-from anabranch.cli.output import print_columns, print_json
-from anabranch.cli.queries.arguments import NameArgument
+from anabranch.cli.queries.arguments import NameArgument, RestartFromOption
 from anabranch.cli.queries.info import print_change
+from anabranch.cli.queries.plan import PlanOption, print_plan, upgrade_plan
 from anabranch.cli.queries.replay import wait_for_replay
 from anabranch.cli.query_files import (
     ResourceOption,
@@ -35,10 +35,28 @@ from anabranch.model.cut import HEAD
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
-    from anabranch.store import Store
 
-
-PlanOption = Annotated[bool, typer.Option("--plan", help="Say what it would do, and do nothing.")]
+_Trigger = Annotated[
+    str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: as it is.")
+]
+_By = Annotated[
+    str, typer.Option("--by", metavar="append|event", help="The kind of time of --restart-from and --replay.")
+]
+_Replace = Annotated[
+    bool, typer.Option("--replace", help="With --restart-from: drop the earlier results of those statements.")
+]
+_Replay = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--replay",
+        metavar="PLACE",
+        help="Build all results anew from here, beside the present ones, which they then replace.",
+    ),
+]
+_Keep = Annotated[bool, typer.Option("--keep/--drop", help="With --replay: whether the earlier results are kept.")]
+_Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="With --replay: wait until the new results have taken over.")
+]
 
 
 def upgrade(
@@ -46,38 +64,14 @@ def upgrade(
     file: FileOrTemplateArgument = None,
     template: TemplateOption = None,
     param: ParamOption = None,
-    trigger: Annotated[
-        str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: as it is.")
-    ] = None,
+    trigger: _Trigger = None,
     plan_only: PlanOption = False,
-    restart_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--restart-from",
-            metavar="PLACE",
-            help="Where statements begin that lose their state: head, tail, a time, -15m, or a cut (one per source).",
-        ),
-    ] = None,
-    by: Annotated[
-        str, typer.Option("--by", metavar="append|event", help="The kind of time of --restart-from and --replay.")
-    ] = "append",
-    replace: Annotated[
-        bool, typer.Option("--replace", help="With --restart-from: drop the earlier results of those statements.")
-    ] = False,
-    replay: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--replay",
-            metavar="PLACE",
-            help="Build all results anew from here, beside the present ones, which they then replace.",
-        ),
-    ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep/--drop", help="With --replay: whether the earlier results are kept.")
-    ] = True,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="With --replay: wait until the new results have taken over.")
-    ] = True,
+    restart_from: RestartFromOption = None,
+    by: _By = "append",
+    replace: _Replace = False,
+    replay: _Replay = None,
+    keep: _Keep = True,
+    wait: _Wait = True,
     wheel: WheelOption = None,
     wasm: WasmOption = None,
     resource: ResourceOption = None,
@@ -151,37 +145,3 @@ def _check(found: UpgradePlan, restart_from: Sequence[str] | None, *, replace: b
     check_upgrade(found, places=bool(restart_from))
     if replace and restart_from:
         confirm(f"Drop the earlier results in {', '.join(found.restarts) or 'no stream'}?", yes=yes)
-
-
-def upgrade_plan(
-    store: Store, name: str, text: str, parameters: Mapping[str, str] | None, files: Mapping[str, bytes] | None
-) -> UpgradePlan:
-    """What an upgrade would do; through a broker, a host says it."""
-    from anabranch.remote.address import is_broker
-
-    if is_broker(store.url):
-        return store.queries.plan(name, text, parameters=parameters, files=files)
-    from anabranch.deployments.files import check_files
-    from anabranch.spark.pipelines import record
-    from anabranch.spark.pipelines.plan import plan
-    from anabranch.spark.queries.upgrade import plan_upgrade
-
-    versions = store.queries.versions(name)
-    number = store.queries.get(name).version
-    current = next(each for each in versions if each.number == number)
-    values = current.parameters if parameters is None else parameters
-    listed = current.files if files is None else check_files(files)
-    return plan_upgrade(record.get(store.catalog, name), versions, plan(text, values, listed))
-
-
-def print_plan(found: UpgradePlan, as_json: bool) -> None:
-    """Print what becomes of each statement."""
-    from dataclasses import asdict
-
-    if as_json:
-        print_json(asdict(found))
-        return
-    print_columns(
-        ("RESULT", "LINE", "VERDICT", "REASON"),
-        [(each.target, each.line, each.verdict, each.reason) for each in found.statements],
-    )
