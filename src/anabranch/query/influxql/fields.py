@@ -8,7 +8,7 @@ from dataclasses import replace
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql.functions import AGGREGATES
 from anabranch.query.influxql.patterns import matching
-from anabranch.query.influxql.relation import Columns, FieldType
+from anabranch.query.influxql.relation import CONSTANT_TYPES, Columns, FieldType
 from anabranch.query.influxql.syntax import (
     Constant,
     Expression,
@@ -145,14 +145,8 @@ def check_arithmetic(expression: Expression, sources: Sequence[Columns]) -> None
 
 def _kind(operand: Expression, sources: Sequence[Columns]) -> FieldType | None:
     match operand:
-        case Constant(bool()):
-            return "boolean"
-        case Constant(int()):
-            return "integer"
-        case Constant(float()):
-            return "float"
-        case Constant(str()):
-            return "string"
+        case Constant(value):
+            return CONSTANT_TYPES[type(value)]
         case Reference(name, cast):
             if cast in ("float", "integer", "string", "boolean"):
                 return cast  # type: ignore[return-value]

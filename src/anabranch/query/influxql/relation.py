@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from anabranch.query.influxql.times import TimeRange
 
 FieldType = Literal["float", "integer", "string", "boolean"]
+
+CONSTANT_TYPES: Final[Mapping[type, FieldType]] = {bool: "boolean", int: "integer", float: "float", str: "string"}
 
 
 class Columns(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anabranch.query.influxql.functions import AGGREGATES, LISTS, MATHEMATICS
-from anabranch.query.influxql.relation import Columns, FieldType
+from anabranch.query.influxql.relation import CONSTANT_TYPES, Columns, FieldType
 from anabranch.query.influxql.syntax import Constant, Expression, FunctionCall, Operation, Reference
 
 _CASTS: Final[Mapping[str, FieldType]] = {
@@ -35,12 +35,8 @@ def common_type(first: FieldType | None, second: FieldType | None) -> FieldType 
 def type_of(expression: Expression, columns: Columns) -> FieldType | None:
     """The type of the values; None if there are none."""
     match expression:
-        case Constant(bool()):
-            return "boolean"
-        case Constant(int()):
-            return "integer"
-        case Constant(float()):
-            return "float"
+        case Constant(bool() | int() | float() as value):
+            return CONSTANT_TYPES[type(value)]
         case Reference(name, cast):
             kind: FieldType | None = columns.fields.get(name) or ("string" if name in columns.tags else None)
             return kind if kind is None or cast is None else _CASTS.get(cast, kind)
