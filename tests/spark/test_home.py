@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -50,3 +51,25 @@ def test_without_a_place_for_it_spark_works_as_ever(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     assert ensure_home() is None
     assert os.environ["SPARK_HOME"] == ""
+
+
+def test_the_command_for_python_runs_another_daemon_and_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = ensure_home()
+    assert home is not None
+    command = Path(os.environ["PYSPARK_PYTHON"])
+    assert command.parent == home and os.access(command, os.X_OK)
+    echo = tmp_path / "echo python"  # a path that a shell would divide
+    echo.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    echo.chmod(0o755)
+    command.write_text(command.read_text().replace(sys.executable, f"'{echo}'"))
+    assert _output(command, "-m", "pyspark.daemon", "pyspark.kind") == "-m|anabranch.spark.session.daemon|pyspark.kind|"
+    assert _output(command, "-m", "pyspark.worker", "a b") == "-m|pyspark.worker|a b|"
+    monkeypatch.setenv("SPARK_HOME", "")
+    assert ensure_home() == home  # and it was mended
+    assert _output(command, "-c", "import sys; print(sys.executable)") == f"{sys.executable}\n"
+
+
+def _output(command: Path, *arguments: str) -> str:
+    return subprocess.run([command, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
