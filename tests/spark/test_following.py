@@ -177,6 +177,22 @@ def test_a_standby_tells_its_leader_how_far_it_is(store: ab.Store, tmp_path: Pat
     assert (tmp_path / "0001" / "standby").read_text() == "0"
 
 
+def test_a_run_that_has_taken_over_writes_no_more_into_the_checkpoint_that_it_followed(
+    store: ab.Store, tmp_path: Path, role: StandbyRole
+) -> None:
+    _, first, second = offsets(store, 2)
+    planned(tmp_path / "0001", 0, first)
+    planned(tmp_path / "0001", 1, second)
+    planned(tmp_path / "00012", 0, first)
+    follows = follower(tmp_path, role)
+    role.become("leads")
+    assert follows.end_of_batch(first) == second
+    planned(tmp_path / "00012", 1, second)
+    role.become("plans")
+    assert follows.end_of_batch(second) is None
+    assert sorted(each.name for each in (tmp_path / "0001").iterdir()) == ["offsets"]
+
+
 def test_a_standby_is_near_once_it_has_run_a_batch_and_is_at_most_two_batches_or_five_seconds_behind() -> None:
     lag = StandbyLag(10)
     assert not lag.is_near(planned=10, done=9, now_s=0)  # the first batch takes longest

@@ -22,7 +22,7 @@ _POLL_S: Final = 0.01
 def write_mark(checkpoint: str, batch: int) -> None:
     """Note that the standby of the run with this checkpoint is done with a batch."""
     file = Path(checkpoint, FILE)
-    beside = file.with_suffix(".new")
+    beside = file.with_name(f".{FILE}")  # hidden, so that it isn't copied with the checkpoint
     with suppress(FileNotFoundError):  # the run starts over, and its checkpoint was removed
         beside.write_text(str(batch), encoding="ascii")
         beside.replace(file)
