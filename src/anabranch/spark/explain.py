@@ -9,14 +9,14 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 
 from anabranch import limits
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, PipelineFailed
 from anabranch.spark.session.java_watch import JVM_GONE_ERRORS, silent_java
 
-__all__ = ["explain"]
+__all__ = ["explain", "is_crash", "is_java_gone"]
 
 _AGAIN: Final = "run it again, and it goes on where it was"
 # Causes that Spark reports somewhere in a text of many lines, the most specific first.
-_CAUSES: Final = (
+_RESOURCES: Final = (
     (
         r"No space left on device|\bENOSPC\b|Disk quota exceeded",
         "the disk is full where Spark keeps its checkpoints or its temporary files (spark.local.dir): free some space, then "
@@ -26,20 +26,41 @@ _CAUSES: Final = (
         r"OutOfMemoryError|SparkOutOfMemoryError",
         f"Spark's Java ran out of memory: give it more (spark.driver.memory, spark.executor.memory), then {_AGAIN}",
     ),
+)
+# Of the Python worker in which a source lives, Spark only says how the connection to it ended.
+_SOURCE_GONE: Final = (
+    r"^java\.io\.EOFException$|^java\.(?:io\.IO|net\.Socket)Exception: (?:Broken pipe|Connection reset)"
+)
+_CRASHES: Final = (
     (
         r"ExecutorLostFailure|Executor heartbeat timed out|Remote RPC client disassociated",
         f"an executor of Spark was lost: it was killed, or its machine ran out of memory; {_AGAIN}",
     ),
     (
-        r"Python worker exited unexpectedly|Python worker failed to connect back",
+        rf"Python worker exited unexpectedly|Python worker failed to connect back|{_SOURCE_GONE}",
         f"a Python worker of Spark was killed, or the machine ran out of memory; {_AGAIN}",
     ),
 )
 
 
+def is_java_gone(exc: BaseException) -> bool:
+    """True if Spark's Java process has ended, or does not answer, so that its session is of no more use."""
+    found = _cause(exc)
+    return isinstance(found, JVM_GONE_ERRORS) and not isinstance(found, Py4JJavaError)
+
+
+def is_crash(exc: BaseException) -> bool:
+    """True if a run failed because an executor or a Python worker of Spark has ended: another run need not meet that."""
+    return explain(_cause(exc)) in {sentence for _, sentence in _CRASHES}
+
+
+def _cause(exc: BaseException) -> BaseException:
+    return exc.__cause__ if isinstance(exc, PipelineFailed) and exc.__cause__ is not None else exc
+
+
 def explain(exc: BaseException) -> str:
     """One sentence for an error of Spark, or of our code that runs inside Spark."""
-    if isinstance(exc, JVM_GONE_ERRORS) and not isinstance(exc, Py4JJavaError):
+    if is_java_gone(exc):
         if silent_java():
             return (
                 f"Spark's Java process has not answered for {limits.JAVA_ANSWER_S:g} s: see whether it is stopped or out of "
@@ -53,8 +74,9 @@ def explain(exc: BaseException) -> str:
         return str(own[-1][1])
     if isinstance(exc, AnabranchError):
         return text
-    for cause, sentence in _CAUSES:
-        if re.search(cause, text):
+    java = str(getattr(exc, "_cause", None) or "").strip()
+    for cause, sentence in (*_RESOURCES, *_CRASHES):
+        if re.search(cause, f"{java}\n{text}", re.MULTILINE):
             return sentence
     text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text.strip())
     text = re.split(r"\s*(?:SQLSTATE:|;? line \d+,? pos|\n==|\n'|;\n|JVM stacktrace|Verify the spelling)", text)[0]

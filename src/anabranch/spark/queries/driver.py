@@ -35,7 +35,7 @@ from anabranch.errors import (
     StreamHasPipeline,
 )
 from anabranch.runtime.log_events import QUERY_NOTED
-from anabranch.spark.explain import explain
+from anabranch.spark.explain import explain, is_crash, is_java_gone
 from anabranch.spark.pipelines import record
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
 from anabranch.spark.pipelines.plan import plan
@@ -58,7 +58,6 @@ _REFUSALS: Final = (
     *(InvalidArgument, NotFound, AlreadyExists, StreamHasPipeline, MissingExtra),
     *(PermissionDenied, CorruptCatalog),  # it is not signed as it has to be; its files were changed
 )
-_JAVA_CHECK_S: Final = 0.25
 _STANDBY_CHECK_S: Final = 0.25
 
 
@@ -74,10 +73,11 @@ class _Followed:
 class _Driver:
     """Runs queries, each in a thread of its own."""
 
-    def __init__(self, store: Store, spark: SparkSession, host: MessagePipe) -> None:
+    def __init__(self, store: Store, spark: SparkSession, host: MessagePipe, folder: str) -> None:
         self._store = store
         self._spark = spark
         self._host = host
+        self._folder = folder
         self._lock = threading.Lock()
         self._running: dict[str, tuple[int, Pipeline]] = {}  # with the epoch of each
         self._stopping: set[str] = set()  # asked to stop while they start
@@ -208,10 +208,10 @@ class _Driver:
             return "lost", str(exc)
         except _REFUSALS as exc:
             return "refused", str(exc)
-        except AnabranchError as exc:
-            return "failed", str(exc)
         except Exception as exc:
-            return "failed", explain(exc)
+            if is_java_gone(exc):  # all that this driver runs has ended
+                _end_at_once(self._folder)
+            return "crashed" if is_crash(exc) else "failed", explain(exc)
         return "stopped", None
 
     def _start(self, name: str, epoch: int) -> Pipeline:
@@ -276,8 +276,7 @@ def _listen(messages: queue.SimpleQueue[dict[str, Any]], folder: str) -> None:
 def _end_with_java(spark: Any, folder: str) -> None:
     """End this process as soon as Spark's Java process has ended: without it nothing can be run, nor stopped."""
     java = spark.sparkContext._gateway.proc
-    while java.poll() is None:
-        time.sleep(_JAVA_CHECK_S)
+    java.wait()
     sys.stderr.write("Spark's Java process has ended\n")
     sys.stderr.flush()
     _end_at_once(folder)
@@ -306,7 +305,7 @@ def main() -> None:
         threading.Thread(target=_end_with_java, args=(spark, folder), name="java", daemon=True).start()
         if setup["warm"]:
             warm_up(spark)
-        driver = _Driver(store, spark, host)
+        driver = _Driver(store, spark, host, folder)
         host.send(event="ready")
         while not (message := messages.get()).get("exit"):
             driver.take(message)

@@ -259,6 +259,9 @@ class QueryHost:
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
 
     def _run_ended(self, name: str, held: _HeldQuery, how: str, error: str | None, *, asked: bool) -> None:
+        if how == "crashed" and not asked:
+            self._continue(name, held, str(error))
+            return
         self._standbys.drop(name)  # it would stop, or fail, in the same way
         if how == "stopped" or (asked and how == "lost"):
             self._note(name, held, "has stopped")
@@ -295,13 +298,25 @@ class QueryHost:
                     self._continue(name, held, f"driver {driver.pid} ended {how}")
 
     def _continue(self, name: str, held: _HeldQuery, error: str) -> None:
-        """After the end of its driver."""
-        taken = self._standbys.is_ready(name, held.row.change)
-        if taken and held.row.wanted == "running" and not self._draining:
+        """After the end of its driver, or of other processes that its run needs."""
+        if not self._go_on_in_standby(name, held, error):
+            self._retry(name, held, error)
+
+    def _go_on_in_standby(self, name: str, held: _HeldQuery, error: str) -> bool:
+        """Have the hot standby of a query take over, here or on another host. False if there is none that is ready."""
+        if self._draining or held.row.wanted != "running":
+            return False
+        if self._standbys.is_ready(name, held.row.change):
             self._start(name, held, after=error)
-            return
-        self._retry(name, held, error)
-        self._leave_to_standby(name, held)
+            return True
+        self._update(name, held)
+        if not self._standbys.leaves(replace(held.row, lease=None), self._store.runtime.clock.now()):
+            return False
+        self._update(name, held, state="waiting", restarts=held.row.restarts + 1, retry_at=None, error=error)
+        self._note(name, held, f"{error}; the host with its standby goes on", level="warning")
+        del self._held[name]
+        hosting.release(self._store.catalog, name, held.row.epoch)
+        return True
 
     def _retry(self, name: str, held: _HeldQuery, error: str) -> None:
         restarts = held.row.restarts + 1
@@ -309,12 +324,6 @@ class QueryHost:
         retry_at = Micros(self._store.runtime.clock.now() + round(pause_s * 1e6))
         self._update(name, held, state="waiting", restarts=restarts, retry_at=retry_at, error=error)
         self._note(name, held, f"{error}; it is started again in {pause_s:g} s", level="warning")
-
-    def _leave_to_standby(self, name: str, held: _HeldQuery) -> None:
-        """Give a query whose driver has ended to the host that has its hot standby, if another one has."""
-        if not self._draining and self._standbys.leaves(replace(held.row, lease=None), self._store.runtime.clock.now()):
-            del self._held[name]
-            hosting.release(self._store.catalog, name, held.row.epoch)
 
     def _fail(self, name: str, held: _HeldQuery, error: str) -> None:
         self._update(name, held, state="failed", error=error, restarts=held.row.restarts + 1)

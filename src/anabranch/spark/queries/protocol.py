@@ -30,10 +30,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["Ended", "MessagePipe", "parse_line"]
 
-Ended: TypeAlias = Literal["stopped", "refused", "failed", "lost"]
-"""How a run ended: as asked; because the query can't run as it is; by a failure; because another host has the query."""
+Ended: TypeAlias = Literal["stopped", "refused", "failed", "crashed", "lost"]
+"""How a run ended: as asked; because the query can't run as it is; by a failure; because a Python worker or an executor of
+Spark has ended, which says nothing about the query; because another host has the query."""
 
-ENDINGS: Final = ("stopped", "refused", "failed", "lost")
+ENDINGS: Final = ("stopped", "refused", "failed", "crashed", "lost")
 
 
 class MessagePipe:
