@@ -9,12 +9,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import anabranch as ab
+from anabranch.catalog.state.query import QueryStandby
+from anabranch.deployments import hosting
 from anabranch.export.metrics import samples
+from anabranch.model.ids import Micros
 from tests.cli.kit import Line
 from tests.hosted import Hosted
 
@@ -61,9 +66,9 @@ def test_each_statement_and_each_operator_has_a_row(store: ab.Store) -> None:
     first, means, new = line("queries", "top").out.splitlines()
     assert first.split("  ")[0] == "QUERY"
     assert " ".join(means.split()) == (
-        "means running out/means 1,234 4,321 2.5 s 2026-01-01T00:00:00Z 17 2.0 kB 3 40 7 1,500 ms"
+        "means running - out/means 1,234 4,321 2.5 s 2026-01-01T00:00:00Z 17 2.0 kB 3 40 7 1,500 ms"
     )
-    assert new.split() == ["new", "waiting", *"-" * 11]
+    assert new.split() == ["new", "waiting", *"-" * 12]
     _, save = line("queries", "top", "means", "--operators", "--once").out.splitlines()
     assert " ".join(save.split()) == "means out/means stateStoreSave 17 2.0 kB 5 12 ms 3"
     (found,) = line("queries", "top", "--json").json
@@ -71,6 +76,25 @@ def test_each_statement_and_each_operator_has_a_row(store: ab.Store) -> None:
     assert found["operators"][0]["dropped"] == 3
     assert "query 'none' not found" in line.refused("queries", "top", "none")
     assert "means" in line("queries", "show", "means").out
+
+
+def test_the_state_of_a_hot_standby_is_shown(store: ab.Store) -> None:
+    line = Line(Path(store.url))
+    store.queries.deploy("means", "…", standby="hot")
+
+    def shown() -> list[str]:
+        _, means, _ = line("queries", "top").out.splitlines()
+        _, listed, _ = line("queries", "list").out.splitlines()
+        return [means.split()[2], listed.split("hot, ")[1].split()[0]]
+
+    assert shown() == ["none", "none"]
+    until = Micros(store.runtime.clock.now() + 60_000_000)
+    (row, _) = hosting.queries(store.catalog)
+    standby = QueryStandby("b", 2, "host", until, row.change)
+    assert hosting.claim_standby(store.catalog, "means", standby, now=store.runtime.clock.now())
+    assert shown() == ["behind", "behind"]
+    hosting.update_standby(store.catalog, "means", "b", partial(replace, ready=True))
+    assert shown() == ["ready", "ready"]
 
 
 def test_the_metrics_of_a_query_are_those_of_its_last_report(store: ab.Store) -> None:

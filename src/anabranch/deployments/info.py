@@ -18,7 +18,7 @@ class QueryInfo:
     `failed`; `wanted` is `running`, `stopped` or `deleted`. `host` is the process that has it. `restarts` counts the runs
     that failed in a row, and `error` says why the last one did. `results` are the names of the streams that it was
     started to feed. `standby` is the kind of standby that was chosen. The state of a hot one is `none` while no host has it,
-    `starting`, `ready` to take over, or `refused`, with the reason in the query's log; `standby_host` is the process that
+    `behind` while it starts or has fallen behind, `ready` to take over, or `refused`, with the reason in the query's log; `standby_host` is the process that
     has it. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
     `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `operators` and others (docs/how-to/deploy-queries.md lists them). A replay
     `replaces` that query once it has caught up. Times in µs."""
@@ -73,4 +73,4 @@ def _standby_state(hot: QueryStandby | None) -> str:
         return "none"
     if hot.refused is not None:
         return "refused"
-    return "ready" if hot.ready else "starting"
+    return "ready" if hot.ready else "behind"

@@ -122,7 +122,7 @@ def test_a_hot_standby_is_left_to_a_host_that_does_not_run_the_query(anywhere: S
     assert hosting.wants_standby(row, "a", now, settled=True)
     own = QueryStandby("a", 1, "host", until, row.change)
     assert hosting.claim_standby(catalog, "q", own, now=now)
-    assert queries.get("q").standby_state == "starting"
+    assert queries.get("q").standby_state == "behind"
     assert hosting.claim_standby(catalog, "q", replace(own, token="b", pid=2), now=now)  # it does not run the query
     assert not hosting.claim_standby(catalog, "q", replace(own, token="c"), now=now)
     with pytest.raises(Conflict):

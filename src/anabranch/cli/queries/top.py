@@ -30,7 +30,8 @@ def top(
     """Show how the deployed queries do, until Ctrl-C: rates, lag, watermark, state, late events and micro-batches.
 
     LAG counts the events that are still to be read, and BEHIND is the age of the oldest. LATE counts events of this run
-    that came too late for their windows.
+    that came too late for their windows. STANDBY is the state of a hot standby: ready to take over, behind (it
+    starts, or does not keep up), refused or none.
 
     Examples:
 

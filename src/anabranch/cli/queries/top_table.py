@@ -21,6 +21,7 @@ __all__ = ["HEADER", "OPERATORS_HEADER", "operator_rows", "rows", "watch"]
 HEADER: Final = (
     "QUERY",
     "STATE",
+    "STANDBY",
     "RESULT",
     "ROWS/S",
     "LAG",
@@ -40,11 +41,12 @@ def rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
     """A row for each statement, and one for a query that has none yet."""
     for info in found:
         if not info.progress:
-            yield (info.name, info.state, *("-",) * (len(HEADER) - 2))
+            yield (info.name, info.state, info.standby_state or "-", *("-",) * (len(HEADER) - 3))
         for each in info.progress:
             yield (
                 info.name,
                 info.state,
+                info.standby_state or "-",
                 each["target"],
                 round(each.get("rows_per_s", 0)),
                 each.get("lag", 0),

@@ -198,7 +198,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "standby": {"type": "string", "enum": ["warm", "hot"]},
             "standby_state": {
                 "type": ["string", "null"],
-                "description": "Of a hot standby: none, starting, ready or refused.",
+                "description": "Of a hot standby: none, behind, ready or refused.",
             },
             "standby_host": {"type": ["string", "null"]},
             "replaces": {"type": ["string", "null"], "description": "Of a replay: the query whose place it takes."},
