@@ -124,7 +124,8 @@ class DeployedQueries(Displayed):
                 check_signed(txn, current)
             if row is None:
                 row = QueryRow(name, now, now, "stopped", number, 0, state="stopped")
-            row = replace(row, standby=standby or row.standby)
+            kind = standby or row.standby
+            row = replace(row, standby=kind, hot_standby=row.hot_standby if kind == "hot" else None)
             put_query(txn, _changed(row, now, version=number, restart=restart, start=start))
             return {}
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anabranch.catalog.port import Catalog, Writing
-from anabranch.catalog.state.pipeline import PIPELINE
+from anabranch.catalog.port import Catalog, Reading
+from anabranch.catalog.state.pipeline import PIPELINE, StoredPipeline
 from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow, QueryStandby, QueryState
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.deployments.files import contents_of
@@ -20,6 +20,7 @@ from anabranch.errors import Conflict
 from anabranch.model.ids import Micros
 
 __all__ = [
+    "begin_in_standby",
     "begin_run",
     "checked_contents",
     "claim",
@@ -38,6 +39,7 @@ __all__ = [
     "update",
     "update_standby",
     "wants_standby",
+    "without_standby",
 ]
 
 
@@ -190,6 +192,22 @@ def update_standby(
     return changed
 
 
+def begin_in_standby(row: QueryRow, token: str) -> QueryRow | None:
+    """The row once the hot standby that the host with this token has takes over; None if the host has lost it. From then on
+    no earlier standby takes over: `anabranch.spark.pipelines.abandoned` removes their checkpoints."""
+    if row.standby != "hot" or row.hot_standby is None or row.hot_standby.token != token:
+        return None
+    return replace(row, hot_standby=None)
+
+
+def without_standby(catalog: Catalog, name: str, epoch: int) -> StoredPipeline | None:
+    """The pipeline of a query that this host runs in `epoch`, if no standby that exists now can take it over any more. Raises
+    Conflict."""
+    with catalog.reading() as txn:
+        row = _held(txn, name, epoch)
+        return None if row.standby == "hot" and row.hot_standby is not None else txn.state(PIPELINE, name)
+
+
 def release_standby(catalog: Catalog, name: str, token: str) -> None:
     """Give the hot standby back. Does nothing if it was lost."""
     with catalog.writing(subject_of(name)) as txn:
@@ -207,7 +225,7 @@ def followed_version(catalog: Catalog, name: str, change: int) -> QueryVersion:
         return need_version(txn, name, row.version)
 
 
-def _held(txn: Writing, name: str, epoch: int) -> QueryRow:
+def _held(txn: Reading, name: str, epoch: int) -> QueryRow:
     row = txn.state(QUERY, name)
     if row is None or row.epoch != epoch or row.lease is None:
         raise Conflict(f"query '{name}' is no longer held by this host: another one has taken it")

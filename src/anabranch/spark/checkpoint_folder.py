@@ -15,7 +15,7 @@ from anabranch.errors import BlobMissing, InvalidArgument
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.session.s3a import hadoop_path
 
-__all__ = ["CheckpointFolder", "absolute_place", "checkpoint_folder", "joined"]
+__all__ = ["CheckpointFolder", "absolute_place", "beside", "checkpoint_folder", "joined"]
 
 
 # Below the folder of a pipeline: scope.stream/generation. Users may choose any folder, so nothing else is removed.
@@ -38,6 +38,14 @@ class CheckpointFolder(Protocol):
 
     def above(self, levels: int) -> CheckpointFolder:
         """The folder `levels` levels up."""
+        ...
+
+    def beside(self, sibling: str) -> CheckpointFolder:
+        """The folder of this name beside it."""
+        ...
+
+    def siblings(self) -> list[str]:
+        """The names of the folders beside it, and its own."""
         ...
 
     def names(self, folder: str) -> list[str]:
@@ -95,6 +103,12 @@ def joined(place: str, *names: str) -> str:
     return "/".join((base.rstrip("/"), *names)) + mark + options
 
 
+def beside(place: str, sibling: str) -> str:
+    """The path or URL of the folder of this name beside a place. A URL keeps its options."""
+    base, mark, options = place.partition("?") if "://" in place else (place, "", "")
+    return f"{base.rstrip('/').rpartition('/')[0]}/{sibling}{mark}{options}"
+
+
 def absolute_place(place: str) -> str:
     """The place as an absolute path or a URL, independent of a process's working folder."""
     return place if "://" in place else str(Path(place).expanduser().absolute())
@@ -115,6 +129,12 @@ class _Folder:
     def above(self, levels: int) -> _Folder:
         return _Folder(self.path.parents[levels - 1])
 
+    def beside(self, sibling: str) -> _Folder:
+        return _Folder(self.path.parent / sibling)
+
+    def siblings(self) -> list[str]:
+        return [each.name for each in self.path.parent.glob("*") if each.is_dir()]
+
     def names(self, folder: str) -> list[str]:
         return [each.name for each in (self.path / folder).glob("*")]
 
@@ -130,7 +150,7 @@ class _Folder:
 
     def copy(self, sibling: str, names: Collection[str]) -> None:
         for name in names:
-            target = self.path.parent / sibling / name
+            target = self.beside(sibling).path / name
             target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 shutil.copyfile(self.path / name, target)
@@ -170,6 +190,12 @@ class _Bucket:
         base, mark, options = self.text.partition("?")
         return _Bucket(base.rstrip("/").rsplit("/", levels)[0] + mark + options, self._runtime)
 
+    def beside(self, sibling: str) -> _Bucket:
+        return _Bucket(beside(self.text, sibling), self._runtime)
+
+    def siblings(self) -> list[str]:
+        return sorted({each.key.partition("/")[0] for each in self.above(1)._objects.list()})
+
     def names(self, folder: str) -> list[str]:
         return [PurePosixPath(each.key).name for each in self._objects.list(f"{folder}/")]
 
@@ -184,8 +210,7 @@ class _Bucket:
         return [key for key in found if not PurePosixPath(key).name.startswith(".")]
 
     def copy(self, sibling: str, names: Collection[str]) -> None:
-        base, mark, options = self.text.partition("?")
-        target = _Bucket(f"{base.rstrip('/').rpartition('/')[0]}/{sibling}{mark}{options}", self._runtime)
+        target = self.beside(sibling)
         for name in names:
             with suppress(BlobMissing):
                 target._objects.put(name, [self._objects.get(name)])

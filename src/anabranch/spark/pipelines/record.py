@@ -23,6 +23,7 @@ from anabranch.catalog.state.pipeline import (
     StoredState,
 )
 from anabranch.catalog.state.pipeline_results import PIPELINE_RESULTS, ResultsRow
+from anabranch.catalog.state.query import QUERY
 from anabranch.errors import Conflict, InvalidArgument, PipelineNotFound, PipelineRunning
 from anabranch.model.ids import Micros
 from anabranch.model.names import check_plain_name
@@ -126,9 +127,11 @@ def claim(
     now: int,
     restart: Restart | None = None,
     fenced: str | None = None,
+    epoch: int | None = None,
 ) -> PipelineRow:
     """Take the pipeline for `holder`, creating its row if there is none; also from a run whose token begins with `fenced`:
-    it has lost it. Returns the row.
+    it has lost it. Returns the row. `epoch`: that in which the host of this run has the deployed query of this name; raises
+    Conflict if another host has taken it since.
 
     With `restart` a new generation begins. It is stored only when the returned row is saved, so if its preparation
     fails, the next run continues with the previous generation. Raises PipelineRunning while another process holds the
@@ -136,6 +139,8 @@ def claim(
     """
     check_name(name)
     with catalog.writing(f"{PIPELINE.name} {name}") as txn:
+        if epoch is not None:
+            _refuse_taken(txn, name, epoch)
         found = _find(txn, name)
         row = PipelineRow(name, text, (), 1, False, Restart(), "running", now, now, now) if found is None else found
         if found is not None:
@@ -167,6 +172,14 @@ def claim(
             wanted = replace(wanted, outputs=tuple(goes_on))
         _put(txn, wanted)
     return wanted
+
+
+def _refuse_taken(txn: Reading, name: str, epoch: int) -> None:
+    # Else a driver that was stopped for a while would take the pipeline from a newer one, which may have removed the
+    # checkpoints that it goes on from.
+    query = txn.state(QUERY, name)
+    if query is None or query.epoch != epoch:
+        raise Conflict(f"query '{name}' is no longer held by the host of this run: another one has taken it")
 
 
 def _started_over(row: PipelineRow, new: PipelineOutput, restart: Restart) -> PipelineOutput:

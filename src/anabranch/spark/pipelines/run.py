@@ -204,7 +204,15 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
     outputs = [step.output for step in steps]
     clock = store.runtime.clock
     row = row_of.claim(
-        store.catalog, name, asked.text, outputs, holder, now=clock.now(), restart=asked.restart, fenced=asked.fenced
+        store.catalog,
+        name,
+        asked.text,
+        outputs,
+        holder,
+        now=clock.now(),
+        restart=asked.restart,
+        fenced=asked.fenced,
+        epoch=None if asked.deployed is None else asked.deployed.epoch,
     )
     heartbeat = Heartbeat(store.catalog, store.runtime, name, holder)
     held: list[Held] | None = [] if asked.ephemeral else None

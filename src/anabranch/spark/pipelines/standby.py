@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Final
 from anabranch.errors import Conflict, InvalidArgument, PipelineFailed
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import PIPELINE_STARTED
-from anabranch.spark.checkpoint_folder import CheckpointFolder
+from anabranch.spark.checkpoint_folder import CheckpointFolder, beside
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
+from anabranch.spark.pipelines.abandoned import drop_abandoned, standby_number
 from anabranch.spark.pipelines.checkpoint import last_committed, last_planned
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint
 from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches
@@ -129,12 +130,14 @@ class Standby:
         """Copy the leader's checkpoints, as soon as it has planned a batch of each statement, and follow it from there.
         Raises Conflict if it is stopped meanwhile, or the leader's pipeline is not the one that is deployed."""
         self._row = row = self._followed_row()
+        number = standby_number(row.generation, self._store.runtime.clock.now())
+        # Only the latest standby that a host was given for the query can take over.
+        drop_abandoned(self._store, row, before=number)
         leaders = {each.target: output_checkpoint(self._store, each.checkpoint) for each in row.outputs}
         for step in self._steps:
             output = next(each for each in row.outputs if each.target == step.target)
             leader = leaders[step.target]
-            number = f"{row.generation:04}{self._store.runtime.clock.now()}"
-            own = replace(output, checkpoint=_beside(output.checkpoint, number))
+            own = replace(output, checkpoint=beside(output.checkpoint, number))
             self._outputs[step.target] = own
             repeated = self._await_planned(leader)
             self._lags[step.target] = StandbyLag(repeated)
@@ -186,9 +189,10 @@ class Standby:
             near.append(self._lags[output.target].is_near(-1 if planned is None else planned, done, now_s))
         return all(near)
 
-    def take_over(self) -> Pipeline:
-        """Take the pipeline from the run that leads, and go on as it. Raises Conflict if the pipeline is no longer the one
-        that is followed, and PipelineFailed; then the checkpoints that the row names are still those to go on from."""
+    def take_over(self, epoch: int) -> Pipeline:
+        """Take the pipeline from the run that leads, and go on as it, for the host that has the query in this epoch. Raises
+        Conflict if it no longer has, or if the pipeline is no longer the one that is followed, and PipelineFailed; then the
+        checkpoints that the row names are still those to go on from."""
         assert self._row is not None, "it was started"
         store, now = self._store, self._store.runtime.clock.now
         holder = row_of.this_process(self._token)
@@ -196,7 +200,9 @@ class Standby:
         outputs = [step.output for step in self._steps]
         if (why := self.failure()) is not None:
             raise Conflict(f"the standby of '{self._name}' had ended: {why}")
-        row = row_of.claim(store.catalog, self._name, self._text, outputs, holder, now=now(), fenced=DEPLOYED)
+        row = row_of.claim(
+            store.catalog, self._name, self._text, outputs, holder, now=now(), fenced=DEPLOYED, epoch=epoch
+        )
         heartbeat = Heartbeat(store.catalog, store.runtime, self._name, holder)
         try:
             if row.generation != before.generation or _checkpoints(row) != _checkpoints(before):
@@ -263,12 +269,6 @@ class Standby:
 
     def _with_own(self, output: PipelineOutput) -> PipelineOutput:
         return replace(output, checkpoint=self._outputs[output.target].checkpoint)
-
-
-def _beside(checkpoint: str, number: str) -> str:
-    """The checkpoint of this number beside one, as stored in the catalog."""
-    base, mark, options = checkpoint.partition("?") if "://" in checkpoint else (checkpoint, "", "")
-    return f"{base.rstrip('/').rpartition('/')[0]}/{number}{mark}{options}"
 
 
 def copy_checkpoint(leader: CheckpointFolder, sibling: str, planned: int) -> None:

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.catalog.state.query import QueryRestart, QueryRow
 from anabranch.catalog.state.query_version import QueryVersion
-from anabranch.deployments.hosting import begin_run, checked_contents, followed_version, kept_versions, note_restart
+from anabranch.deployments.hosting import (
+    begin_run,
+    checked_contents,
+    followed_version,
+    kept_versions,
+    note_restart,
+    without_standby,
+)
 from anabranch.deployments.questions import answer, open_questions
 from anabranch.deployments.upgrades import check_upgrade
 from anabranch.errors import (
@@ -34,9 +41,11 @@ from anabranch.errors import (
     PipelineFailed,
     StreamHasPipeline,
 )
+from anabranch.model.ids import Micros
 from anabranch.runtime.log_events import QUERY_NOTED
 from anabranch.spark.explain import explain, is_crash, is_java_gone
 from anabranch.spark.pipelines import record
+from anabranch.spark.pipelines.abandoned import drop_abandoned, standby_number
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run
@@ -179,13 +188,14 @@ class _Driver:
             followed.taken = True
             return followed.standby
 
-    def _take_over(self, name: str, change: int) -> Pipeline | None:
+    def _take_over(self, row: QueryRow) -> Pipeline | None:
         """The pipeline of a query whose standby is here, as it goes on from there; None if it can't."""
-        standby = self._taken_standby(name, change)
+        name = row.name
+        standby = self._taken_standby(name, row.change)
         if standby is None:
             return None
         try:
-            return standby.take_over()
+            return standby.take_over(row.epoch)
         except (Conflict, PipelineFailed) as exc:
             QUERY_NOTED(query=name, note=f"its standby did not take over: {exc}")
             with suppress(Exception):
@@ -202,7 +212,9 @@ class _Driver:
 
     def _outcome(self, name: str, epoch: int) -> tuple[Ended, str | None]:
         try:
+            begun = self._store.runtime.clock.now()
             pipeline = self._start(name, epoch)
+            self._remove_abandoned(name, epoch, begun)
             pipeline.await_termination()
         except Conflict as exc:
             return "lost", str(exc)
@@ -217,7 +229,7 @@ class _Driver:
     def _start(self, name: str, epoch: int) -> Pipeline:
         self._use_session()
         row, version, restart = begin_run(self._store.catalog, name, epoch)
-        pipeline = self._take_over(name, row.change) if restart is None else None
+        pipeline = self._take_over(row) if restart is None else None
         if pipeline is None:
             pipeline = self._begin(row, version, restart)
         with self._lock:
@@ -227,6 +239,14 @@ class _Driver:
         if stopping:
             pipeline.finish()
         return pipeline
+
+    def _remove_abandoned(self, name: str, epoch: int, begun: Micros) -> None:
+        """Remove the checkpoints of standbys that were killed before this run began. In its thread, as a standby may take
+        over once this run has ended."""
+        with suppress(AnabranchError):  # else they are removed with the next start
+            pipeline = without_standby(self._store.catalog, name, epoch)
+            if pipeline is not None:
+                drop_abandoned(self._store, pipeline, before=standby_number(pipeline.generation, begun))
 
     def _begin(self, row: QueryRow, version: QueryVersion, restart: QueryRestart | None) -> Pipeline:
         name, epoch = row.name, row.epoch

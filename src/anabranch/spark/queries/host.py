@@ -200,12 +200,17 @@ class QueryHost:
 
     def _start(self, name: str, held: _HeldQuery, *, after: str | None = None) -> None:
         """Start a query, in its hot standby if there is one. `after`: why its last run ended, unless that was noted."""
-        taken = self._standbys.is_ready(name, held.row.change)
         private = hosting.runs_python(self._store.catalog, held.row)
-        changes: dict[str, Any] = {} if after is None else {"restarts": held.row.restarts + 1, "error": after}
-        if taken:
-            changes["hot_standby"] = None
-        self._update(name, held, state="starting", retry_at=None, **changes)
+        ready, taken = self._standbys.is_ready(name, held.row.change), False
+
+        def starting(row: QueryRow) -> QueryRow:
+            nonlocal taken
+            without = hosting.begin_in_standby(row, self._token) if ready else None
+            taken = without is not None
+            row = replace(without or row, state="starting", retry_at=None)
+            return row if after is None else replace(row, restarts=row.restarts + 1, error=after)
+
+        held.row = hosting.update(self._store.catalog, name, held.row.epoch, starting)
         driver = self._promoted(self._standbys.take(name)) if taken else self._driver(private=private)
         held.driver, held.change, held.stopping, held.ending = driver, None, False, False
         driver.send(run=name, epoch=held.row.epoch)
