@@ -325,6 +325,10 @@ RUN_STEPS_MAX: Final = 100
 RUN_S_MAX: Final = 60.0  # no further step begins after this time
 RUN_ANSWER_BYTES_MAX: Final = 8 * MIB  # of all results, as JSON
 RUN_PINNED_BYTES_MAX: Final = 64 * KIB  # of a result that is kept under the run's request id
+RUN_TRANSACTION_S_MAX: Final = (
+    5.0  # as RUN_S_MAX, where the steps are one transaction, for which all other changes wait
+)
+RUN_TRANSACTION_KEPT_BYTES_MAX: Final = 1 * MIB  # of all its results, where they are kept under the run's request id
 
 # Latest events by key
 LATEST_BYTES_MAX: Final = 256 * MIB  # of the latest events that a process keeps of streams

@@ -27,7 +27,7 @@ def needs(*programs: str) -> pytest.MarkDecorator:
 @pytest.mark.parametrize(
     ("page", "commands"),
     [
-        ("how-to/curl.md", 23),
+        ("how-to/curl.md", 24),
         ("how-to/durable-streams.md", 15),
         ("how-to/flight-sql.md", 5),
         ("how-to/influxql.md", 9),

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from anabranch.errors import InvalidArgument, StreamNotFound
+from anabranch.errors import InvalidArgument, StreamExists, StreamNotFound
 from anabranch.remote.store import RemoteStore
 from anabranch.store import Store
 from anabranch.transfer.jobs.manager import Jobs
@@ -62,3 +62,26 @@ def test_a_job_is_wrapped_and_a_request_done_once(client: RemoteStore, embedded:
     again = steps.run(request="once")
     assert first[0].id == again[0].id == job.id and first[0].row() == job.row()
     assert embedded.streams.exists("iot/moved"), "it is not renamed a second time"
+
+
+def test_in_a_transaction_nothing_is_done_after_an_error(client: RemoteStore, embedded: Store) -> None:
+    steps = client.steps()
+    steps.call("scopes.create", name="lab")
+    steps.call("streams.copy", source="iot/raw", target="lab/copied")
+    steps.call("streams.seal", name="lab/copied")
+    steps.call("streams.rename", stream="lab/copied", name="iot/raw")
+    with pytest.raises(StreamExists, match=r"step 4, streams\.rename") as failed:
+        steps.run(transaction=True)
+    assert vars(failed.value)["step"] == 4
+    assert [scope.name for scope in embedded.scopes.list()] == ["iot"]
+    embedded.streams.rename("iot/raw", "iot/before")
+    steps = client.steps()
+    steps.call("scopes.create", name="lab")
+    made = steps.call("streams.create", name="lab/new")
+    steps.call("streams.tag", name=made["id"], tags={"x": "y"})
+    first = steps.run(transaction=True, request="once")
+    assert embedded.streams.get("lab/new").tags == {"x": "y"}
+    assert steps.run(transaction=True, request="once")[1] == first[1]
+    steps.call("jobs.list")
+    with pytest.raises(InvalidArgument, match=r"step 4: jobs\.list can't be part of a transaction"):
+        steps.run(transaction=True)

@@ -32,8 +32,8 @@ class Steps(Displayed):
         steps.call("streams.truncate", name="iot/raw", cut=tail)
         steps.run()
 
-    Each has the rights and the effect that it would have alone; there is no transaction around them. At most
-    `limits.RUN_STEPS_MAX`."""
+    Each has the rights and the effect that it would have alone. They take place one after another, each durable by itself,
+    or with `run(transaction=True)` together. At most `limits.RUN_STEPS_MAX`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -48,18 +48,25 @@ class Steps(Displayed):
         self._steps.append({"name": name, "call": verb, "arguments": sent})
         return StepResult(name)
 
-    def run(self, *, request: str | None = None) -> list[Any]:
+    def run(self, *, transaction: bool = False, request: str | None = None) -> list[Any]:
         """Make the calls, and return their results in order; a list for a verb that returns one bit by bit.
 
         The first that fails ends the run: its error is raised, with the step in its message and as its field `step`; the
-        earlier ones stay done. Called again with the same request id, no change is repeated. Without one, and if all
+        earlier ones stay done. With `transaction` all are one transaction of the catalog: after an error nothing is done, and
+        each reads what the earlier ones have changed. Other changes of the store wait for it, so it takes at most
+        `limits.RUN_TRANSACTION_S_MAX`, and only verbs that change nothing but the catalog; InvalidArgument for others,
+        before anything is done. Called again with the same request id, no change is repeated. Without one, and if all
         verbs can be repeated, it gets one, and is sent again while no broker answers. Raises what the verbs raise,
         StoreUnavailable; AppendUncertain if the broker was lost while it ran what can't be repeated; TimeoutError if it
         takes longer than `limits.RUN_S_MAX`, TooLarge for an answer over `limits.RUN_ANSWER_BYTES_MAX`."""
-        repeatable = all(find_verb(step["call"]).repeatable for step in self._steps)
+        repeatable = transaction or all(find_verb(step["call"]).repeatable for step in self._steps)
         if request is None and repeatable:
             request = token(self._caller.runtime.ids)
-        arguments = {"steps": self._steps, **({} if request is None else {"request": request})}
+        arguments: dict[str, Any] = {"steps": self._steps}
+        if transaction:
+            arguments["transaction"] = True
+        if request is not None:
+            arguments["request"] = request
         body = arguments_to_bytes({"arguments": arguments})
         found = self._caller.ask(RUN, body, "which steps of the run took place", repeatable=repeatable)
         return [self._caller.wrapped(each) for each in found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from anabranch import limits
-from anabranch.security.guard import Guard
+from anabranch.security.guard import Guard, Principal
 from anabranch.server.drain import Drain
 from anabranch.server.load.stream_loads import StreamLoads
 from anabranch.store.facade import Store
@@ -26,3 +26,7 @@ class Broker:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loads", StreamLoads(self.store))
+
+    def record(self, principal: Principal, verb: str, resource: str | None, error: Exception | None) -> None:
+        """See `Guard.record`."""
+        self.guard.record(principal, verb, resource, error)

@@ -5,7 +5,7 @@ Names are resolved first, so that rights are checked on the stream that an alias
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.catalog.state.query import QUERY
 from anabranch.core.redact import shown_address
@@ -24,15 +24,32 @@ from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import StreamInfo
 from anabranch.model.warn import Warned, warn_caller, warnings_to
-from anabranch.security.guard import Operation, Principal
-from anabranch.server.broker import Broker
+from anabranch.security.guard import Guard, Operation, Principal
 from anabranch.store.facade import Store
 from anabranch.streams.arguments import StreamKey, stream_key
 from anabranch.wire.verbs import Need, StoreVerb, VerbCall, call, checked_arguments, find_verb
 
 
+class Served(Protocol):
+    """What verbs are called on: a broker, or `anabranch.server.together.Together`."""
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        ...
+
+    @property
+    def guard(self) -> Guard:
+        """Who may use it."""
+        ...
+
+    def record(self, principal: Principal, verb: str, resource: str | None, error: Exception | None) -> None:
+        """See `Guard.record`."""
+        ...
+
+
 def run(
-    broker: Broker,
+    broker: Served,
     principal: Principal,
     verb: str,
     arguments: Mapping[str, Any],
@@ -66,7 +83,7 @@ def run(
     return result if found.shown is None else _shown(broker, principal, found, result)
 
 
-def authorize(broker: Broker, principal: Principal, need: Need, verb: str = "") -> str | None:
+def authorize(broker: Served, principal: Principal, need: Need, verb: str = "") -> str | None:
     """Check one need, and return the resource that it means by its present name. Raises PermissionDenied,
     InvalidName."""
     if need.kind == "place":
@@ -80,7 +97,7 @@ def authorize(broker: Broker, principal: Principal, need: Need, verb: str = "") 
 
 
 def allowed_stream(
-    broker: Broker, principal: Principal, stream: StreamKey, operation: Operation, verb: str
+    broker: Served, principal: Principal, stream: StreamKey, operation: Operation, verb: str
 ) -> StreamInfo:
     """The stream of this name or id, after checking that the caller may do this to it. Raises PermissionDenied, StreamNotFound,
     InvalidName."""
@@ -151,13 +168,13 @@ def _has_python(store: Store, query: Any) -> bool:
 
 
 def _record(
-    broker: Broker, principal: Principal, verb: StoreVerb, values: Mapping[str, Any], resource: str | None, exc: Any
+    broker: Served, principal: Principal, verb: StoreVerb, values: Mapping[str, Any], resource: str | None, exc: Any
 ) -> None:
     if verb.changes:
-        broker.guard.record(principal, verb.name, resource, exc)
+        broker.record(principal, verb.name, resource, exc)
 
 
-def _shown(broker: Broker, principal: Principal, verb: StoreVerb, result: Any) -> Any:
+def _shown(broker: Served, principal: Principal, verb: StoreVerb, result: Any) -> Any:
     """The items of a list that the caller may see."""
     shown = verb.shown
     assert shown is not None
@@ -178,7 +195,7 @@ def _shown(broker: Broker, principal: Principal, verb: StoreVerb, result: Any) -
     return type(result)(item for item in result if allowed(item))
 
 
-def _without_hints(broker: Broker, principal: Principal, exc: Exception) -> Exception:
+def _without_hints(broker: Served, principal: Principal, exc: Exception) -> Exception:
     """The error without names that resemble the one given: the caller may not be allowed to see those."""
     if type(exc) is StreamNotFound and not broker.guard.allows(principal, "read", None):
         return StreamNotFound(exc.stream)

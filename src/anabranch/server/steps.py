@@ -1,10 +1,12 @@
-"""Runs of several verbs in one call. Each step is authorized, counted and recorded as if it were called alone."""
+"""Runs of several verbs in one call. Each step is authorized, counted and recorded as if it were called alone; with
+`transaction`, all are one transaction of the catalog."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +18,8 @@ from anabranch.model.warn import Warned, warn_caller
 from anabranch.security.guard import Principal
 from anabranch.server import calls
 from anabranch.server.broker import Broker
+from anabranch.server.calls import Served
+from anabranch.server.together import Together
 from anabranch.wire.steps import Run, RunStep, parse_run, resolve
 from anabranch.wire.values import from_json, to_bytes, to_json
 from anabranch.wire.verbs import checked_arguments
@@ -29,22 +33,68 @@ def run_steps(broker: Broker, principal: Principal, arguments: Any, *, warned: W
 
     A step that fails ends the run, and raises its error with the step in the message; the earlier steps stay done. So does
     a run that takes longer than `limits.RUN_S_MAX`, by a TimeoutError between two steps, and one whose answer grows
-    too large, by TooLarge.
+    too large, by TooLarge. In a transaction nothing is done then, and its limits are lower: `limits.RUN_TRANSACTION_S_MAX`,
+    and with a request id `limits.RUN_TRANSACTION_KEPT_BYTES_MAX`.
 
     With a request id, a run that is asked for again repeats no change, and its steps return what they did: also what was
     read before a change is kept."""
-    results = _Running(broker, principal, parse_run(arguments), warned).results()
+    run = parse_run(arguments)
+    if run.transaction:
+        results = _run_together(broker, principal, run, warned)
+    else:
+        results = _Running(broker, principal, run, warned).results()
     return [from_json(result) for result in results]
 
 
+def _run_together(broker: Broker, principal: Principal, run: Run, warned: Warned) -> list[Any]:
+    """The results of the steps, made in one transaction, which ends after the last one."""
+    alone = replace(run, request=None)  # the transaction as a whole is repeated or not
+    answer_bytes_max = limits.RUN_ANSWER_BYTES_MAX if run.request is None else limits.RUN_TRANSACTION_KEPT_BYTES_MAX
+    attempt: Together | None = None
+
+    def change(txn: Writing, _now: Micros) -> dict[str, Any]:
+        nonlocal attempt
+        attempt = Together(broker, txn)
+        running = _Running(
+            attempt, principal, alone, warned, s_max=limits.RUN_TRANSACTION_S_MAX, answer_bytes_max=answer_bytes_max
+        )
+        results = running.results()
+        attempt.require_sound()
+        return {"results": results}
+
+    try:
+        found = broker.store.changes.apply(f"run {_digest(run.as_json)}", run.request, change)
+    except Exception as exc:
+        if attempt is not None:
+            attempt.record_all(exc)
+        raise
+    if attempt is None:  # it was run before: who asks must be allowed all of it, too
+        _Running(broker, principal, alone, warned).authorize_repetition(found["results"])
+    else:
+        attempt.record_all(None)
+    results: list[Any] = found["results"]
+    return results
+
+
 class _Running:
-    def __init__(self, broker: Broker, principal: Principal, run: Run, warned: Warned) -> None:
+    def __init__(
+        self,
+        broker: Served,
+        principal: Principal,
+        run: Run,
+        warned: Warned,
+        *,
+        s_max: float | None = None,
+        answer_bytes_max: int | None = None,
+    ) -> None:
         self._broker = broker
         self._principal = principal
         self._run = run
         self._warned = warned
         self._clock = broker.store.runtime.clock
-        self._until = self._clock.monotonic() + limits.RUN_S_MAX
+        self._s_max = limits.RUN_S_MAX if s_max is None else s_max
+        self._until = self._clock.monotonic() + self._s_max
+        self._answer_bytes_max = limits.RUN_ANSWER_BYTES_MAX if answer_bytes_max is None else answer_bytes_max
         self._results: dict[int, Any] = {}
         self._named: dict[str, Any] = {}
         self._unpinned: dict[int, str] = {}  # the operations of steps whose results are not kept yet
@@ -58,9 +108,18 @@ class _Running:
                 raise step.failed(exc) from exc
         return list(self._results.values())
 
+    def authorize_repetition(self, results: Sequence[Any]) -> None:
+        """Check what each step needs, given the results of all. Raises PermissionDenied."""
+        for step, result in zip(self._run.steps, results, strict=True):
+            try:
+                self._authorize(step, resolve(step.arguments, self._named))
+            except AnabranchError as exc:
+                raise step.failed(exc) from exc
+            self._keep(step, result)
+
     def _do(self, step: RunStep) -> None:
         if self._clock.monotonic() >= self._until:
-            raise TimeoutError(f"the run was stopped before this step: the earlier ones took {limits.RUN_S_MAX:g} s")
+            raise TimeoutError(f"the run was stopped before this step: the earlier ones took {self._s_max:g} s")
         arguments = resolve(step.arguments, self._named)
         if self._run.request is not None:
             if not step.takes_request:
@@ -123,8 +182,8 @@ class _Running:
 
     def _counted_json(self, found: Any) -> Any:
         self._bytes += len(to_bytes(found))
-        if self._bytes > limits.RUN_ANSWER_BYTES_MAX:
-            raise TooLarge("the answer of the run", self._bytes, limits.RUN_ANSWER_BYTES_MAX)
+        if self._bytes > self._answer_bytes_max:
+            raise TooLarge("the answer of the run", self._bytes, self._answer_bytes_max)
         return found
 
 
@@ -132,5 +191,5 @@ def _as_result(result: Any, _txn: Writing, _now: Micros) -> dict[str, Any]:
     return {"result": result}
 
 
-def _digest(arguments: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
+def _digest(asked: Any) -> str:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -6,6 +6,7 @@
     ]}
 
 `{"$ref": "job.id"}` stands for the member `id` of the result of the step `job`; numbers count items of a list from 0.
+With `"transaction": true` the steps take place together or not at all.
 Nothing here calls anything.
 """
 
@@ -20,13 +21,14 @@ from anabranch import limits
 from anabranch.errors import AnabranchError, InvalidArgument
 from anabranch.streams.requests import check_request
 from anabranch.wire.values import TYPE
-from anabranch.wire.verbs import StoreVerb, find_verb
+from anabranch.wire.verbs import StoreVerb, find_verb, require_together
 
 RUN: Final = "run"
 """The name by which a run is called where verbs are."""
 
 REF: Final = "$ref"
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
+_RUN_MEMBERS: Final = ("steps", "request", "transaction")
 _MEMBERS: Final = {"name", "call", "arguments"}
 _NUMBER_CHARS: Final = 4  # of `/99`, with which a step's request id ends
 
@@ -57,14 +59,21 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Steps in order. `request` is the request id of the whole run."""
+    """Steps in order. `request` is the request id of the whole run; `transaction`: they take place together or not at
+    all."""
 
     steps: tuple[RunStep, ...]
     request: str | None
+    transaction: bool = False
 
     def request_of(self, step: RunStep) -> str | None:
         """The request id of one step."""
         return None if self.request is None else f"{self.request}/{step.number}"
+
+    @property
+    def as_json(self) -> list[Any]:
+        """What the steps do, for a comparison with another run."""
+        return [[step.name, step.verb.name, step.arguments] for step in self.steps]
 
     @property
     def referred(self) -> frozenset[str]:
@@ -73,12 +82,12 @@ class Run:
 
 
 def parse_run(arguments: Any) -> Run:
-    """A run from JSON: `steps`, and optionally `request`. Everything that can be checked before a step has run is. Raises
+    """A run from JSON: `steps`, and optionally `request` and `transaction`. Everything that can be checked before a step has run is. Raises
     InvalidArgument."""
     if not isinstance(arguments, Mapping) or not isinstance(arguments.get("steps"), list):
         raise InvalidArgument('expected a run as an object with a list of steps: {"steps": [{"call": VERB, …}, …]}')
-    if unknown := next((name for name in arguments if name not in ("steps", "request")), None):
-        raise InvalidArgument(f"a run has the members steps and request, not '{unknown:.100}'")
+    if unknown := next((name for name in arguments if name not in _RUN_MEMBERS), None):
+        raise InvalidArgument(f"a run has the members steps, request and transaction, not '{unknown:.100}'")
     given = arguments["steps"]
     if not 1 <= len(given) <= limits.RUN_STEPS_MAX:
         raise InvalidArgument(f"expected 1 to {limits.RUN_STEPS_MAX} steps in a run, got {len(given)}")
@@ -87,12 +96,17 @@ def parse_run(arguments: Any) -> Run:
         raise InvalidArgument(
             f"the request id of a run has at most {limits.REQUEST_CHARS_MAX - _NUMBER_CHARS} characters"
         )
+    transaction = arguments.get("transaction", False)
+    if not isinstance(transaction, bool):
+        raise InvalidArgument("expected true or false as 'transaction' of a run")
     steps: list[RunStep] = []
     for number, each in enumerate(given, 1):
         steps.append(_step(number, each, {step.name for step in steps}))
-        if request is not None:
+        if transaction:
+            _check_together(steps[-1])
+        elif request is not None:
             _check_repeatable(steps[-1])
-    return Run(tuple(steps), request)
+    return Run(tuple(steps), request, transaction)
 
 
 def resolve(value: Any, results: Mapping[str, Any]) -> Any:
@@ -140,6 +154,13 @@ def _refs(value: Any, what: str) -> Iterator[str]:
     if isinstance(value, list):
         for each in value:
             yield from _refs(each, what)
+
+
+def _check_together(step: RunStep) -> None:
+    try:
+        require_together(step.verb, step.arguments)
+    except InvalidArgument as exc:
+        raise InvalidArgument(f"step {step.number}: {exc}") from exc
 
 
 def _check_repeatable(step: RunStep) -> None:

@@ -71,12 +71,27 @@ def test_an_error_says_the_step_and_earlier_steps_stay_done(http: httpx.Client, 
     assert [scope.name for scope in store.scopes.list()] == ["iot", "lab"]
 
 
+def test_in_a_transaction_all_steps_are_done_or_none(http: httpx.Client, store: Store) -> None:
+    steps = [step("scopes.create", name="lab"), step("streams.move", stream="iot/raw", scope="lab")]
+    body: dict[str, Any] = {"steps": [*steps, step("streams.get", name="lab/none")], "transaction": True}
+    problem = http.post("/v1/run", json=body).json()
+    assert (problem["code"], problem["fields"]["step"]) == ("stream_not_found", 3)
+    assert [scope.name for scope in store.scopes.list()] == ["iot"] and store.streams.exists("iot/raw")
+    body["steps"][2] = step("streams.create", name="iot/raw")
+    first = http.post("/v1/run", json=body, headers=KEY)
+    assert first.status_code == 200, first.text
+    assert http.post("/v1/run", json=body, headers=KEY).json() == first.json()
+    assert [str(info.name) for info in store.streams.list()] == ["iot/raw", "iot/sensors", "lab/raw"]
+
+
 WRONG = [
     ({}, "a run as an object with a list of steps"),
     ([], "as a JSON object"),
     ({"steps": []}, "expected 1 to 100 steps in a run, got 0"),
     ({"steps": [step("id")] * 101}, "got 101"),
-    ({"steps": [step("id")], "transaction": True}, "the members steps and request, not 'transaction'"),
+    ({"steps": [step("id")], "atomic": True}, "the members steps, request and transaction, not 'atomic'"),
+    ({"steps": [step("id")], "transaction": "yes"}, "expected true or false as 'transaction'"),
+    ({"steps": [step("id")], "transaction": True}, "step 1: id can't be part of a transaction"),
     ({"steps": ["id"]}, "expected step 1 as an object with the member 'call'"),
     ({"steps": [step("id"), {"call": "id", "args": {}}]}, "step 2 has the members call, arguments and name, not 'args'"),
     ({"steps": [{"call": "id", "arguments": []}]}, "the arguments of step 1"),

@@ -14,8 +14,12 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import AppendUncertain
+from anabranch.security.guard import OpenGuard, Principal
+from anabranch.server.broker import Broker
+from anabranch.server.steps import run_steps
 from anabranch.store import Store
 from anabranch.testing.faults import Action, FaultAt
+from anabranch.wire.values import to_json
 from tests.simulation.clients import checked
 from tests.simulation.crashes.calls import crashes, some_or_every_crash
 from tests.simulation.simulation import SETTINGS, tight_limits
@@ -138,6 +142,19 @@ def remove_template(store: Store) -> None:
     store.templates.remove("hot", request="r")
 
 
+def run_together(store: Store) -> object:
+    steps = [
+        ("streams.copy", {"source": "s/a", "target": "s/new"}),
+        ("streams.delete", {"name": "s/a"}),
+        ("streams.rename", {"stream": "s/new", "name": "s/a"}),
+        ("streams.tag", {"name": "s/b", "tags": {"x": "y"}}),
+    ]
+    calls = [{"call": verb, "arguments": arguments} for verb, arguments in steps]
+    asked = {"steps": calls, "transaction": True, "request": "r"}
+    results = run_steps(Broker(store, OpenGuard()), Principal("nobody"), asked)
+    return [to_json(each) for each in results]
+
+
 # These move bytes, by a job.
 
 
@@ -182,6 +199,7 @@ AT_ONCE: tuple[Verb, ...] = (
     remove_module,
     save_template,
     remove_template,
+    run_together,
 )
 TAIL: list[tuple[ab.SegmentId, int]] = []
 

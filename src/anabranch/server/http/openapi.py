@@ -499,6 +499,11 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                     "additionalProperties": False,
                 },
             },
+            "transaction": {
+                "type": "boolean",
+                "default": False,
+                "description": "The steps take place together, or, where one fails, not at all.",
+            },
             "request": {"type": "string", "description": "As the header Idempotency-Key."},
         },
         "additionalProperties": False,

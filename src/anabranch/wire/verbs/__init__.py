@@ -5,6 +5,18 @@ from __future__ import annotations
 from anabranch.wire.verbs.call import VerbCall, call, checked_arguments
 from anabranch.wire.verbs.needs import Need, Operation
 from anabranch.wire.verbs.table import VERBS, find_verb
+from anabranch.wire.verbs.together import require_together
 from anabranch.wire.verbs.verb import NOUNS, StoreVerb
 
-__all__ = ["NOUNS", "VERBS", "Need", "Operation", "StoreVerb", "VerbCall", "call", "checked_arguments", "find_verb"]
+__all__ = [
+    "NOUNS",
+    "VERBS",
+    "Need",
+    "Operation",
+    "StoreVerb",
+    "VerbCall",
+    "call",
+    "checked_arguments",
+    "find_verb",
+    "require_together",
+]
