@@ -26,7 +26,7 @@ class RemoteSubscription(Displayed):
     """Like `Subscription`, over a connection. Calling it unsubscribes.
 
     The broker hands out one notification at a time, and the next one, with the bookmark of a named listener saved, once
-    `handle` has returned. After a lost connection it listens again through another broker: a named listener continues
+    `handle` has returned; unsubscribing tells it too what `handle` has processed, also by a call in progress. After a lost connection it listens again through another broker: a named listener continues
     at its bookmark, and what it got before is not handed out again while the process lives; an unnamed one continues
     after what it got, except that one of a reader group first gets the present state again.
     """
@@ -43,7 +43,9 @@ class RemoteSubscription(Displayed):
         self._handle = handle
         self._wanted = dict(wanted)
         self._on_close = on_close
+        self._changing = owner.runtime.tasks.lock()
         self._stopped = False
+        self._handling = False  # a call of `handle` is in progress
         self._last: int | None = None  # the id of the last notification that it got
         self._last_at = Micros(0)
         self._task: Task | None = None
@@ -67,11 +69,18 @@ class RemoteSubscription(Displayed):
 
     def __call__(self) -> None:
         """Unsubscribe. A second time is harmless."""
-        if not self._stopped:
+        with self._changing:
+            if self._stopped:
+                return
             self._stopped = True
-            with suppress(AnabranchError):
-                self._session.close({})
-            self._on_close(self)
+            handling = self._handling
+        if not handling:  # else the call in progress is waited for, and told to the broker, by its own task
+            self._end()
+
+    def _end(self) -> None:
+        with suppress(AnabranchError):
+            self._session.close({"last": self._last})
+        self._on_close(self)
 
     def close(self) -> None:
         """Unsubscribe, and wait for a call of `handle` in progress, at most `limits.NOTIFICATION_CLOSE_S`."""
@@ -87,11 +96,12 @@ class RemoteSubscription(Displayed):
 
     def _run(self) -> None:
         handled: int | None = None
+        opening = self._session.opening
         while not self._stopped:
             try:
-                answer = self._session.request("next", {"handled": handled})
+                answer = self._session.request("next", {"handled": handled}, opening=opening)
             except ConnectionLost:
-                handled = None  # the other broker has not handed anything out
+                handled, opening = None, self._session.opening  # the other broker has not handed anything out
                 continue
             except Closed:
                 return
@@ -105,22 +115,34 @@ class RemoteSubscription(Displayed):
             handled = self._take(answer)
 
     def _take(self, answer: Frame) -> int | None:
-        """Hand the answer's notification to the handler; returns its id."""
+        """Hand the answer's notification to the handler; returns its serial number."""
         self._report(answer)
         if answer.verb == "over":
             self()
+        if answer.verb != "notification":
             return None
-        if answer.verb != "notification" or self._stopped:
-            return None
-        found: Notification = from_json(answer.fields["notification"])
+        with self._changing:
+            if self._stopped:
+                return None
+            self._handling = True
+        try:
+            self._hand_over(from_json(answer.fields["notification"]))
+        finally:
+            with self._changing:
+                self._handling = False
+                stopped = self._stopped
+            if stopped:
+                self._end()
+        return int(answer.fields["serial"])
+
+    def _hand_over(self, found: Notification) -> None:
         if self._last is None or found.id > self._last:
             try:
                 self._handle(found)
             except Exception as exc:  # an error of one listener must not stop its deliveries
                 self._fail(exc, f"a listener's handler raised an error for notification {found.id} ('{found.kind}')")
+            self._last, self._last_at = found.id, found.at
             self.delivered += 1
-        self._last, self._last_at = found.id, found.at
-        return int(answer.fields["serial"])
 
     def _report(self, answer: Frame) -> None:
         for failure in answer.fields.get("failures", ()):

@@ -4,8 +4,9 @@ Reading: the exchange is opened with `stream`, `start`, `after`, `follow`, as fo
 that continues elsewhere gives the position and the id of its last answer. Requests: `next` (`timeout_s`), answered by
 some notifications and the position after them; `skip` (after Truncated); `close`.
 
-Listening: opened with `stream`, `start`, `name`, or for a reader group `group`, `kind`, `name`. Request: `next` with
-`handled`, the serial number of the notification that the client's handler has processed, which saves the bookmark.
+Listening: opened with `stream`, `start`, `name`, or for a reader group `group`, `kind`, `name`. Requests: `next` with
+`handled`, the serial number of the notification that the client's handler has processed, which saves the bookmark; `close`
+with `last`, the id of the last one that it has processed, in this session or before.
 """
 
 from __future__ import annotations
@@ -190,14 +191,16 @@ class ListenerSession(_Watching):
         return self._subscription.stopped
 
     def interrupt(self) -> None:
-        """See `Session.interrupt`."""
+        """See `Session.interrupt`. What is handed out is not given up before `close`, which may say that it was handled."""
         with self._changed:
-            self._over = self._over or self._exchange.closing
             self._changed.notify_all()
 
     def close(self, request: Frame | None) -> None:
         """Stop listening; what was not handled is handed out again to the next listener of the name."""
+        last = None if request is None else Fields(request.fields).optional_count("last")
         with self._changed:
+            if self._offered is not None and last is not None and self._offered.id <= last:
+                self._handled, self._offered = self._serial, None
             self._over = True
             self._changed.notify_all()
         try:
