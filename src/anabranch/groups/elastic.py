@@ -4,10 +4,10 @@ the application decides what a reader is (a thread, a process, a pod)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol
 
 from anabranch.core.assignment import wanted_readers
+from anabranch.core.closeable import Closeable
 from anabranch.errors import AnabranchError, GroupNotFound, InvalidArgument
 from anabranch.groups.load import Distribution, Unread
 from anabranch.runtime.periodic import Periodic
@@ -26,7 +26,7 @@ class GroupLoad(Protocol):
         ...
 
 
-class ElasticReaders:
+class ElasticReaders(Closeable):
     """Keeps as many readers as a group has work for: one for each `events_per_reader` unread events, at least one, at
     most one for each segment or `readers_max`. See `ReaderGroup.elastic`.
 
@@ -124,11 +124,3 @@ class ElasticReaders:
             self._stop(self._running.pop())
         if self._error is not None:
             raise self._error
-
-    def __enter__(self) -> ElasticReaders:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import TypeAlias
 
 from anabranch import limits
+from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
 from anabranch.errors import Closed
 from anabranch.log.tail import Tail
@@ -21,7 +21,7 @@ from anabranch.runtime.ports import Runtime
 Translate: TypeAlias = Callable[[Notification], Iterable[Notification]]
 
 
-class Notifications(Displayed):
+class Notifications(Displayed, Closeable):
     """Iterates over notifications in the order of the changes; see `Store.notifications`. For one consumer; only
     `close` may be called from another thread, and ends the iteration.
 
@@ -119,11 +119,3 @@ class Notifications(Displayed):
         self._tail.notify()
         if self._on_close is not None:
             self._on_close(self)
-
-    def __enter__(self) -> Notifications:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

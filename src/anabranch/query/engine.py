@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from anabranch.core.closeable import Closeable
 from anabranch.errors import Closed, InvalidSql, NotRemote, StreamNotFound
 from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
@@ -79,7 +79,7 @@ class _QueryRun:
         self.ending = tasks.condition()  # held while the cursor is being closed; reentrant
 
 
-class Query:
+class Query(Closeable):
     """Runs SQL over a store, in DuckDB's dialect, where `"scope/name"` and `scope.name` are streams.
 
     A stream has its columns, and also `_segment`, `_offset` and `_appended` if the query names one of these. A query
@@ -302,14 +302,6 @@ class Query:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("query")
-
-    def __enter__(self) -> Query:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _create_views(self, name: StreamName, *, added: bool) -> None:
         """Create views of a stream under its two names."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from anabranch.core.closeable import Closeable
 from anabranch.core.constant_columns import constant
 from anabranch.core.display import Displayed
 from anabranch.core.watermarks import TimeWindow
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import polars
 
 
-class Reader(Displayed):
+class Reader(Displayed, Closeable):
     """Reads one stream, beginning at a place. For one consumer; only `close` may be called, and `rate` set, from another
     thread.
 
@@ -258,14 +259,6 @@ class Reader(Displayed):
         except BaseException:
             self._ending = False
             raise
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     async def __aenter__(self) -> Reader:
         return self

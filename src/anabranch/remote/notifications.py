@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, cast
 
+from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
 from anabranch.errors import Closed
 from anabranch.model.cut import HEAD, TAIL, StreamCut
@@ -23,7 +23,7 @@ from anabranch.wire.frames import Frame
 from anabranch.wire.values import from_json, to_json
 
 
-class RemoteNotifications(Displayed):
+class RemoteNotifications(Displayed, Closeable):
     """Like `Notifications`, over a connection: iterates over notifications, and continues after the last one through
     another broker when a connection is lost."""
 
@@ -115,14 +115,6 @@ class RemoteNotifications(Displayed):
         self._closed = True
         self._session.close({})
         self._on_close(self)
-
-    def __enter__(self) -> RemoteNotifications:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class RemoteStoreNotifications(RemoteNoun):

@@ -7,10 +7,10 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from anabranch import limits
+from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
 from anabranch.core.redact import shown_address
 from anabranch.errors import AnabranchError, Closed, NotRemote
@@ -59,7 +59,7 @@ _CLASSES: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
-class RemoteStore(Displayed):
+class RemoteStore(Displayed, Closeable):
     """A store that one or several brokers serve. Thread-safe. Close it, or use it as a context manager.
 
     It has the API of `Store`. What needs the store's catalog and files raises NotRemote. A call that changes something
@@ -227,14 +227,6 @@ class RemoteStore(Displayed):
         atexit.unregister(self._at_exit)
         if errors:
             raise errors[0]
-
-    def __enter__(self) -> RemoteStore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _close_at_exit(store: RemoteStore) -> Callable[[], None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.byte_stream import became_bytes, only_bytes
+from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
 from anabranch.core.event_sizes import size_runs
 from anabranch.core.python_rows import RowChecker, payload_bytes, to_stored_table, to_table
@@ -50,7 +50,7 @@ from anabranch.writing.table_batches import check_sizes
 _ROW_BYTES = 64  # assumed size of a row, besides its payload, before its batch is built
 
 
-class RemoteWriter(Displayed):
+class RemoteWriter(Displayed, Closeable):
     """`anabranch.writing.writer.Writer` through a broker. Thread-safe.
 
     Every batch carries a number of the writer's producer, so that what was sent again after a lost connection, to the
@@ -262,18 +262,6 @@ class RemoteWriter(Displayed):
         if self._conditional is not None:
             self._conditional.close()
         self._on_close(self)
-
-    def __enter__(self) -> RemoteWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except AnabranchError:
-            if error is None:
-                raise
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """For acknowledgements; see `Waiter`."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 from anabranch.catalog.sqlite.adapter import FILE, SqliteCatalog
+from anabranch.core.closeable import Closeable
 from anabranch.runtime.ports import Runtime
 from anabranch.store.addresses import POSTGRES, folder_of, size_of
 from anabranch.store.open_postgres import open_postgres
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from anabranch.streams.scopes.api import Scopes
 
 
-class CatalogStore:
+class CatalogStore(Closeable):
     """A store whose catalog alone is open: what needs no events, with the names of `Store`. Close it, or use it as a
     context manager."""
 
@@ -110,14 +110,6 @@ class CatalogStore:
     def close(self) -> None:
         """Close the catalog."""
         self._on_close()
-
-    def __enter__(self) -> CatalogStore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def connect_catalog(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch import limits
@@ -17,6 +16,7 @@ from anabranch.blobs.attached import AttachedBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Lease, Writing
 from anabranch.core.byte_stream import reject_byte_stream
+from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
 from anabranch.core.redact import shown_address
 from anabranch.deployments.api import DeployedQueries
@@ -118,7 +118,7 @@ class Closing(Protocol):
         ...
 
 
-class Store(Displayed):
+class Store(Displayed, Closeable):
     """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; the interpreter's exit
     closes it too. `addresses` are those it was opened with; None unless `connect` opened it. `internals` are its parts,
     for Spark and other code of this package: not part of the public API."""
@@ -588,18 +588,6 @@ class Store(Displayed):
         self.catalog.close()
         self.blobs.close()
         return failures
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except AnabranchError:
-            if error is None:
-                raise
 
     def _keep(self, each: Closing) -> None:
         with self._lock:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
+from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
-from anabranch.errors import AnabranchError, Closed, Fenced, InvalidArgument, OutOfSequence
+from anabranch.errors import Closed, Fenced, InvalidArgument, OutOfSequence
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.model.producer import ProducerState
@@ -95,7 +95,7 @@ class ProducerAck(Displayed):
         return self.result()
 
 
-class Producer(Displayed):
+class Producer(Displayed, Closeable):
     """Appends to one stream, each append with the next number, and each once, whoever repeats it. Thread-safe.
 
     An append is one atomic unit, whatever segments its events go to; it is accepted when the call returns, and durable
@@ -241,18 +241,6 @@ class Producer(Displayed):
                 self._writer.close()
         finally:
             self._on_close(self)
-
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except AnabranchError:
-            if error is None:
-                raise
 
 
 def _check_sequence(sequence: int) -> None:

@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
+from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
 from anabranch.core.python_rows import RowChecker, payload_view, to_stored_table, to_table
 from anabranch.core.routing import check_key, key_text
@@ -49,7 +49,7 @@ _CHUNK_BYTES_MAX = 4 * limits.MIB  # single events are made into a batch at this
 _ROW_BYTES = 64  # assumed size of a row, besides its payload, before its batch is built
 
 
-class Writer(Displayed):
+class Writer(Displayed, Closeable):
     """Appends events to one stream. Thread-safe; events of one thread keep their order per key.
 
     A write is accepted when the call returns, and durable when its acknowledgement says so; `flush` waits for all.
@@ -320,18 +320,6 @@ class Writer(Displayed):
             raise
         if self._on_close is not None:
             self._on_close(self)
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except AnabranchError:
-            if error is None:
-                raise
 
     def _to_mapping(self, event: Any, key: Any, time: Any) -> dict[str, Any]:
         """A copy of a typed event as a mapping: the caller may reuse theirs for the next one."""

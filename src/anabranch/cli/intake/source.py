@@ -13,10 +13,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final
 
 from anabranch import limits
+from anabranch.core.closeable import Closeable
 from anabranch.errors import InvalidArgument
 
 BLOCK_BYTES: Final = 4 * limits.MIB
@@ -24,7 +24,7 @@ LINE_BYTES_MAX: Final = 2 * limits.LARGE_EVENT_BYTES_MAX  # an event's text may 
 _READ_BYTES: Final = 256 * limits.KIB
 
 
-class IntakeSource:
+class IntakeSource(Closeable):
     """A file, or stdin for `-`. A file whose name ends in .gz is decompressed. Close it, or use it as a context
     manager."""
 
@@ -82,14 +82,6 @@ class IntakeSource:
         if self.path is not None:
             self._file.close()
             self._raw.close()
-
-    def __enter__(self) -> IntakeSource:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _status(file: IO[bytes]) -> os.stat_result | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from anabranch import limits
+from anabranch.core.closeable import Closeable
 from anabranch.errors import Closed, InvalidArgument
 from anabranch.model.pointer import EventPointer
 from anabranch.reading.async_bridge import AsyncBridge
@@ -19,7 +19,7 @@ from anabranch.runtime.tasks import Task, Tasks
 P = TypeVar("P", bound=SegmentPartRange)
 
 
-class Prefetch(Generic[P]):
+class Prefetch(Closeable, Generic[P]):
     """Yields the batches of ranges, in the order of the ranges, with `for` or `async for`; for one consumer.
 
     `fetchers` tasks read ahead, at most `window` ranges beyond the current one and while the held ranges have at most
@@ -150,14 +150,6 @@ class Prefetch(Generic[P]):
             task.join(limits.TASK_END_S)
         if self._on_close is not None:
             self._on_close(self)
-
-    def __enter__(self) -> Prefetch[P]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # the work
 
