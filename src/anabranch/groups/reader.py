@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.core.constant_columns import constant
-from anabranch.core.display import Displayed
 from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import (
     AnabranchError,
@@ -22,6 +20,7 @@ from anabranch.errors import (
     StoreUnavailable,
 )
 from anabranch.groups.assigned_segments import AssignedSegments
+from anabranch.groups.consumer import GroupConsumer, check_positions
 from anabranch.groups.cursor import GroupCursor, GroupDelivery
 from anabranch.groups.membership import Membership
 from anabranch.groups.output import OutputUnits
@@ -32,13 +31,12 @@ from anabranch.log.tail import Tail
 from anabranch.model.columns import ADDED
 from anabranch.model.event import Event
 from anabranch.model.position import Position, StreamSegment
-from anabranch.reading.async_bridge import AsyncBridge
 from anabranch.runtime.log_events import READER_LOST
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 
 
-class GroupReader(Displayed):
+class GroupReader(GroupConsumer[GroupDelivery]):
     """Reads the segments of a group's streams that are assigned to it. For one consumer; only `close` may be called
     from another thread.
 
@@ -76,8 +74,8 @@ class GroupReader(Displayed):
         """`series`: see `OutputUnits`."""
         if delivery not in ("at_least_once", "at_most_once", "exactly_once"):
             raise InvalidArgument(f"expected delivery at_least_once, at_most_once or exactly_once, got '{delivery}'")
-        if positions is not None and delivery != "exactly_once":
-            raise InvalidArgument(f"positions= requires delivery='exactly_once', got '{delivery}'")
+        check_positions(positions, delivery)
+        super().__init__(runtime.tasks, tail.notify)
         self._membership = membership
         self._progress = GroupReaderProgress(delivery)
         self._assigned = AssignedSegments(membership, cursor, self._progress, positions)
@@ -88,11 +86,8 @@ class GroupReader(Displayed):
         self._output = OutputUnits(membership, outputs, series=series)
         self._on_close = on_close
         self._window = window
-        self._on_checkpoint: list[Callable[[str], None]] = []
         self._lock = runtime.tasks.lock()
-        self._prefetched: GroupDelivery | None = None  # pulled for a coroutine, but not handed out yet
         self._error: AnabranchError | None = None
-        self._closed = False
         self._finish_on_close = True  # the events handed out count as processed when it is closed
         self._closing = False  # a `close` is in progress, or has finished
         self._assigned.enter()
@@ -101,7 +96,6 @@ class GroupReader(Displayed):
             runtime, f"heartbeat of reader {membership.reader}", self._refresh_s, self._heartbeat_round
         )
         self._heartbeats.start()
-        self._bridge = AsyncBridge(runtime.tasks, self._prefetch, tail.notify)
 
     def _facts(self) -> Mapping[str, object]:
         state = "closed" if self._closed else "open"
@@ -134,57 +128,12 @@ class GroupReader(Displayed):
         group will receive anything older than `lower`. See `ReaderGroup.time_window`."""
         return self._window(stream)
 
-    def on_checkpoint(self, callback: Callable[[str], None]) -> None:
-        """Call `callback` with a checkpoint's name when the reader reaches it: between two batches, in the thread that
-        requests the next event or batch. All events handed out before lie before the checkpoint."""
-        self._on_checkpoint.append(callback)
-
     # events and batches
 
-    def __iter__(self) -> Iterator[Event]:
-        """The events, until the group's end, or forever. Raises Closed."""
-        self._require_idle()
-        return self._events()
+    def _current_events(self) -> Iterator[Event]:
+        return iter(()) if self._progress.current is None else self._progress.current.events
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        """Like `__iter__`, for coroutines; the event loop is never blocked. Raises Closed."""
-        self._require_idle()
-        return self._events_async()
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The events as `pa.RecordBatch`es: the stream's columns, then `_segment` (int64, `SegmentId.packed`), `_offset`
-        and `_appended`. Each holds rows of one segment, in offset order; the metadata `stream` of its schema names the
-        stream. Raises Closed."""
-        self._require_idle()
-        while (delivery := self._wait(None)) is not None:
-            yield self._batch(delivery)
-
-    def read(self, timeout_s: float = 0.0) -> pa.RecordBatch | None:
-        """The next batch; None if there is none within `timeout_s` seconds, or at the group's end. Raises Closed."""
-        self._require_idle()
-        delivery = self._wait(timeout_s)
-        return None if delivery is None else self._batch(delivery)
-
-    def _events(self) -> Iterator[Event]:
-        while True:
-            if self._progress.current is not None:
-                yield from self._progress.current.events
-            if self._wait(None) is None:
-                return
-
-    async def _events_async(self) -> AsyncIterator[Event]:
-        while True:
-            if self._progress.current is not None:
-                for event in self._progress.current.events:
-                    yield event
-            if self._prefetched is None and not self._closed:
-                with suppress(Closed):
-                    await self._bridge.call()
-            delivery, self._prefetched = self._prefetched, None
-            if delivery is None or self._closed:
-                return
-
-    def _batch(self, delivery: GroupDelivery) -> pa.RecordBatch:
+    def _whole(self, delivery: GroupDelivery) -> pa.RecordBatch:
         self._progress.hand_out_whole(delivery)
         rows, columns = delivery.rows, delivery.view.info.schema.columns
         schema = pa.schema([*columns, *ADDED], metadata={"stream": str(delivery.view.info.name)})
@@ -222,25 +171,11 @@ class GroupReader(Displayed):
 
     # waiting
 
-    def _require_idle(self) -> None:
-        if self._bridge.busy:
-            raise InvalidArgument("this reader is being read by another consumer; open another reader")
-        if self._closed:
-            raise Closed("reader")
-
     def _require_usable(self) -> None:
         if self._closed:
             raise Closed("reader")
         if self._error is not None:
             raise self._error
-
-    def _wait(self, timeout_s: float | None) -> GroupDelivery | None:
-        return self._wait_until(timeout_s, lambda: self._closed)
-
-    def _prefetch(self, interrupted: Callable[[], bool]) -> bool:
-        if self._prefetched is None:
-            self._prefetched = self._wait_until(None, lambda: self._closed or interrupted())
-        return self._prefetched is not None or not interrupted()
 
     def _wait_until(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> GroupDelivery | None:
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
@@ -307,33 +242,6 @@ class GroupReader(Displayed):
 
     # closing
 
-    @property
-    def closed(self) -> bool:
-        """True once `close` was called."""
-        return self._closed
-
-    def close(self) -> None:
-        """Leave the group: processed events are accepted, and other readers take over the segments at once. A second
-        close is harmless; after an interrupted one it does the remaining steps. Raises nothing where the group has
-        already removed this reader."""
-        self._close(done=True)
-
-    def __enter__(self) -> GroupReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(done=error is None)
-
-    async def __aenter__(self) -> GroupReader:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(done=error is None)
-
     def _close(self, *, done: bool) -> None:
         try:
             with self._close_lock:
@@ -371,10 +279,6 @@ class GroupReader(Displayed):
         self._heartbeats.close()
         if self._on_close is not None:
             self._on_close(self)
-
-    def abandon(self) -> None:
-        """Leave the group without accepting the last event or batch handed out, as after an error."""
-        self._close(done=False)
 
     def _leave(self) -> None:
         with suppress(ReaderNotInGroup, GroupNotFound):

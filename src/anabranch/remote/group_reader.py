@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.core.display import Displayed
 from anabranch.core.python_rows import to_table
 from anabranch.core.watermarks import TimeWindow
-from anabranch.errors import AppendUncertain, Closed, InvalidArgument, ReaderNotInGroup, StoreUnavailable
+from anabranch.errors import AppendUncertain, Closed, ReaderNotInGroup, StoreUnavailable
+from anabranch.groups.consumer import GroupConsumer, check_positions
 from anabranch.groups.ports import StoredPositions
 from anabranch.groups.progress import DeliveryMode
 from anabranch.model.event import Event
 from anabranch.model.ids import StreamId
 from anabranch.model.position import Position, StreamSegment
-from anabranch.reading.async_bridge import AsyncBridge
 from anabranch.remote.group_batch import GroupBatch
 from anabranch.remote.session import ConnectionLost, ExchangeOpener, RemoteSession
 from anabranch.runtime.ids import token
@@ -36,7 +34,7 @@ class GroupPort(Protocol):
         ...
 
 
-class RemoteGroupReader(Displayed):
+class RemoteGroupReader(GroupConsumer[GroupBatch]):
     """Like `GroupReader`, over a connection. When that is lost, the reader is opened again on another broker, at once,
     and continues after what the application was given: nothing is lost. An event that was handed out is given to another
     reader of the group only where its position was not accepted before its segment moved there.
@@ -58,8 +56,8 @@ class RemoteGroupReader(Displayed):
         batch_rows: int = limits.READER_ROWS_MAX,
         on_close: Callable[[RemoteGroupReader], None] | None = None,
     ) -> None:
-        if positions is not None and delivery != "exactly_once":
-            raise InvalidArgument(f"positions= requires delivery='exactly_once', got '{delivery}'")
+        check_positions(positions, delivery)
+        super().__init__(runtime.tasks, lambda: None)
         self._group = group
         self._name = name
         self._ident = ident
@@ -69,7 +67,6 @@ class RemoteGroupReader(Displayed):
         self._batch_rows = batch_rows
         self._clock = runtime.clock
         self._on_close = on_close
-        self._on_checkpoint: list[Callable[[str], None]] = []
         self._callback_error: BaseException | None = None
         self._consumer = token(runtime.ids)
         self._attempt = 0
@@ -81,7 +78,6 @@ class RemoteGroupReader(Displayed):
         self._committed: dict[StreamSegment, int] = {}  # the same, as far as it was committed
         self._output = 0  # the number of the last commit with outputs that was written
         self._uncertain = False  # the outcome of the last one is unknown
-        self._closed = False
         self._session = RemoteSession(
             f"reader {name} of group {group}",
             exchanges,
@@ -91,8 +87,6 @@ class RemoteGroupReader(Displayed):
             asked=self._answer,
             progress=self._progress,
         )
-        self._bridge = AsyncBridge(runtime.tasks, self._prefetch, lambda: None)
-        self._prefetched: GroupBatch | None = None
 
     def _facts(self) -> Mapping[str, object]:
         return {"name": self._name, "group": self._group, "state": "closed" if self._closed else "open"}
@@ -123,52 +117,13 @@ class RemoteGroupReader(Displayed):
         """See `GroupReader.time_window`."""
         return self._port.time_window(stream)
 
-    def on_checkpoint(self, callback: Callable[[str], None]) -> None:
-        """See `GroupReader.on_checkpoint`."""
-        self._on_checkpoint.append(callback)
-
     # events and batches
 
-    def __iter__(self) -> Iterator[Event]:
-        """The events, until the group's end, or forever. Raises Closed."""
-        self._require_idle()
-        return self._events()
+    def _current_events(self) -> Iterator[Event]:
+        return iter(()) if self._current is None else self._current.events
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        """Like `__iter__`, for coroutines; the event loop is never blocked. Raises Closed."""
-        self._require_idle()
-        return self._events_async()
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The events as record batches; see `GroupReader.batches`."""
-        self._require_idle()
-        while (batch := self._wait(None)) is not None:
-            yield batch.as_batch()
-
-    def read(self, timeout_s: float = 0.0) -> pa.RecordBatch | None:
-        """The next batch; None if there is none within `timeout_s` seconds, or at the group's end. Raises Closed."""
-        self._require_idle()
-        batch = self._wait(timeout_s)
-        return None if batch is None else batch.as_batch()
-
-    def _events(self) -> Iterator[Event]:
-        while True:
-            if self._current is not None:
-                yield from self._current.events
-            if self._wait(None) is None:
-                return
-
-    async def _events_async(self) -> AsyncIterator[Event]:
-        while True:
-            if self._current is not None:
-                for event in self._current.events:
-                    yield event
-            if self._prefetched is None and not self._closed:
-                with suppress(Closed):
-                    await self._bridge.call()
-            batch, self._prefetched = self._prefetched, None
-            if batch is None or self._closed:
-                return
+    def _whole(self, batch: GroupBatch) -> pa.RecordBatch:
+        return batch.as_batch()
 
     # positions
 
@@ -285,20 +240,6 @@ class RemoteGroupReader(Displayed):
 
     # waiting
 
-    def _require_idle(self) -> None:
-        if self._bridge.busy:
-            raise InvalidArgument("this reader is being read by another consumer; open another reader")
-        if self._closed:
-            raise Closed("reader")
-
-    def _wait(self, timeout_s: float | None) -> GroupBatch | None:
-        return self._wait_until(timeout_s, lambda: self._closed)
-
-    def _prefetch(self, interrupted: Callable[[], bool]) -> bool:
-        if self._prefetched is None:
-            self._prefetched = self._wait_until(None, lambda: self._closed or interrupted())
-        return self._prefetched is not None or not interrupted()
-
     def _wait_until(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> GroupBatch | None:
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         while not interrupted():
@@ -353,35 +294,6 @@ class RemoteGroupReader(Displayed):
             self._current = None
 
     # closing
-
-    @property
-    def closed(self) -> bool:
-        """True once `close` was called."""
-        return self._closed
-
-    def close(self) -> None:
-        """Leave the group; see `GroupReader.close`."""
-        self._close(done=True)
-
-    def abandon(self) -> None:
-        """Leave the group without accepting the last event or batch handed out, as after an error."""
-        self._close(done=False)
-
-    def __enter__(self) -> RemoteGroupReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(done=error is None)
-
-    async def __aenter__(self) -> RemoteGroupReader:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(done=error is None)
 
     def _close(self, *, done: bool) -> None:
         if self._closed:
