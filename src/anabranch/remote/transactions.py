@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.core.display import Displayed
 from anabranch.core.python_rows import to_table
-from anabranch.errors import AnabranchError, AppendUncertain, Closed, InvalidArgument, TransactionAborted
+from anabranch.errors import AnabranchError, AppendUncertain, InvalidArgument, TransactionAborted
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
@@ -24,6 +23,7 @@ from anabranch.remote.session import ConnectionLost, ExchangeOpener, RemoteSessi
 from anabranch.remote.verbs import RemoteNoun
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
+from anabranch.transactions.outcome import TransactionOutcome
 from anabranch.transactions.writer import TransactionWriter
 from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame, pack_table
@@ -38,7 +38,7 @@ class _Unflushed(NamedTuple):
     data: pa.Buffer
 
 
-class RemoteTransaction(Displayed):
+class RemoteTransaction(TransactionOutcome):
     """Like `Transaction`, over a connection. When that is lost, the transaction is resumed on another broker: what was
     written since the last flush is sent again, and nothing counts twice. The client keeps what is not flushed, and
     flushes by itself when that is more than `limits.TRANSACTION_CLIENT_BYTES_MAX`. Thread-safe."""
@@ -52,12 +52,12 @@ class RemoteTransaction(Displayed):
         lease_s: float = limits.TRANSACTION_LEASE_S,
         on_close: Callable[[RemoteTransaction], None] | None = None,
     ) -> None:
+        super().__init__(ident)
         self._runtime = runtime
         self._clock = runtime.clock
         self._lease_s = lease_s
         self._on_close = on_close
         self._consumer = token(runtime.ids)
-        self._ident = ident
         self._again = False
         self._lock = runtime.tasks.lock()
         self._sending = runtime.tasks.lock()  # taken inside `_lock` and a writer's lock
@@ -66,11 +66,9 @@ class RemoteTransaction(Displayed):
         self._unflushed_bytes = 0
         self._flushes = 0
         self._sent_in = 1  # the opening of the session in which `_unflushed` was sent
-        self._ended: TransactionState | None = None
         self._final: TransactionInfo | None = None  # once it has ended
         self._noted: tuple[int | None, str | None] = None, None  # the time and the writer of its commit
         self._landed = False  # when the session was opened last, it was committed already
-        self._committing = False  # a commit is in progress, or its outcome is unknown
         self._renewed_at = self._clock.monotonic()
         self._session = RemoteSession("transaction", exchanges, runtime, opening=self._opening, on_opened=self._opened)
 
@@ -85,19 +83,6 @@ class RemoteTransaction(Displayed):
         if not self._again:
             self._lease_s = min(self._lease_s, max(0.0, (info.expires_at - info.begun_at) / 1e6))
         self._again = True
-
-    def _facts(self) -> Mapping[str, object]:
-        return {
-            "id": self._ident,
-            "state": "open" if self._ended is None else self._ended.value,
-            "writers": len(self._writers),
-        }
-
-    @property
-    def id(self) -> str:
-        """The id by which another process can resume it, through a broker or with the store itself."""
-        assert self._ident is not None, "it was begun"
-        return self._ident
 
     @property
     def info(self) -> TransactionInfo:
@@ -180,46 +165,16 @@ class RemoteTransaction(Displayed):
         if self._on_close is not None:
             self._on_close(self)
 
-    def __enter__(self) -> RemoteTransaction:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._leave(error)
+            super().__exit__(kind, error, trace)
         finally:
             with suppress(AnabranchError):
                 self.close()
 
-    def _leave(self, error: BaseException | None) -> None:
-        if self._ended is not None:
-            return
-        if error is None:
-            try:
-                self.commit()
-                return
-            except AppendUncertain:
-                raise  # it may be committed
-            except AnabranchError as exc:
-                with suppress(AnabranchError):
-                    self.abort(f"its commit failed: {exc}")
-                raise
-        with suppress(AnabranchError):  # then its lease expires by itself
-            self.abort(f"{type(error).__name__} in its with block")
-
     # used by the writers
-
-    def _require_open(self) -> None:
-        if self._ended is TransactionState.ABORTED:
-            raise TransactionAborted(self.id, None)
-        if self._ended is not None:
-            raise Closed("transaction")
-
-    def _require_writable(self) -> None:
-        self._require_open()
-        if self._committing:
-            raise Closed("transaction")
 
     def _before_write(self) -> None:
         self._require_writable()

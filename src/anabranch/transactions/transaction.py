@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from types import TracebackType
 from typing import Final, NamedTuple
 
 from anabranch import limits
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Lease, Writing
 from anabranch.core.byte_stream import reject_byte_stream
-from anabranch.core.display import Displayed
 from anabranch.errors import (
     AnabranchError,
     AppendUncertain,
-    Closed,
     Conflict,
     InvalidArgument,
     StreamNotFound,
-    TransactionAborted,
 )
 from anabranch.log.prewrite import since_lease
 from anabranch.model.ids import Micros, StreamId
@@ -35,6 +31,7 @@ from anabranch.streams.directory.find import need_view
 from anabranch.streams.publish import Publication, publish, write_blobs
 from anabranch.streams.requests import Result, run_once
 from anabranch.transactions.flushed import drop_flushes, flushed_batches, put_flush
+from anabranch.transactions.outcome import TransactionOutcome
 from anabranch.transactions.record import (
     KIND,
     TransactionRow,
@@ -63,7 +60,7 @@ class _PendingFlush(NamedTuple):
     counts: dict[StreamId, int]
 
 
-class Transaction(Displayed):
+class Transaction(TransactionOutcome):
     """Events for one or several streams that become visible together when it commits, or never. Thread-safe.
 
     `with store.transaction() as txn:` commits at the end, and aborts if an exception leaves the block. Its events are
@@ -85,6 +82,7 @@ class Transaction(Displayed):
         changed: Callable[[], None],
         note: NoteTime | None = None,
     ) -> None:
+        super().__init__(row.info.id)
         self._catalog = catalog
         self._blobs = blobs
         self._runtime = runtime
@@ -93,8 +91,6 @@ class Transaction(Displayed):
         self._note = note
         self._lock = runtime.tasks.lock()
         self._holder = token(runtime.ids)
-        self._ended: TransactionState | None = None
-        self._committing = False  # a commit is in progress, or its outcome is unknown
         self._writers: dict[StreamId, TransactionWriter] = {}
         self._names: dict[str, str] = {}  # stream names by hex id, for errors about streams that are gone
         self._unflushed: UnflushedBatches = {}
@@ -152,18 +148,6 @@ class Transaction(Displayed):
         """Act for a consumer in another process, who has this unique id: what it has committed through another object
         of this transaction counts as committed by this one."""
         self._holder = consumer
-
-    def _facts(self) -> Mapping[str, object]:
-        return {
-            "id": self.id,
-            "state": "open" if self._ended is None else self._ended.value,
-            "writers": len(self._writers),
-        }
-
-    @property
-    def id(self) -> str:
-        """The id by which another process can resume it."""
-        return self._row.info.id
 
     @property
     def info(self) -> TransactionInfo:
@@ -252,41 +236,7 @@ class Transaction(Displayed):
             self._ended = TransactionState.ABORTED
             self._unflushed, self._pending_flush = {}, _PendingFlush(None, {}, {})
 
-    def __enter__(self) -> Transaction:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._ended is not None:
-            return
-        if error is None:
-            try:
-                self.commit()
-                return
-            except AppendUncertain:
-                raise  # it may be committed
-            except AnabranchError as exc:
-                error = exc
-                with suppress(AnabranchError):
-                    self.abort(f"its commit failed: {exc}")
-                raise
-        with suppress(AnabranchError):  # then its lease expires by itself
-            self.abort(f"{type(error).__name__} in its with block")
-
     # needs the lock
-
-    def _require_open(self) -> None:
-        if self._ended is TransactionState.ABORTED:
-            raise TransactionAborted(self.id, None)
-        if self._ended is not None:
-            raise Closed("transaction")
-
-    def _require_writable(self) -> None:
-        # Needs no lock: a writer calls it under its own, which `_stage_unflushed` waits for.
-        self._require_open()
-        if self._committing:
-            raise Closed("transaction")
 
     def _stage_unflushed(self) -> None:
         """Stage what was written since the last flush."""
