@@ -14,7 +14,7 @@ import pytest
 from anabranch import limits
 from anabranch.errors import CorruptBlob
 from anabranch.log.parquet import bounds as parquet_bounds
-from anabranch.log.parquet.files import ParquetReader
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.parquet.thrift import BINARY, I32, STRUCT, write_struct
 from tests.cli.kit import Line, environment
 from tests.waiting import PATIENCE_S

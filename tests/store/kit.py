@@ -21,7 +21,7 @@ from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.catalog.tables import BY_NAME
 from anabranch.core import codec
 from anabranch.log.commit import Committer, EncodedCommit, RoutedBatch, RoutedPart, WriterHandle
-from anabranch.log.parquet.files import ParquetReader
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.model.append import Appended, Commit, Part, Unit
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId

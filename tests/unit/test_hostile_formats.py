@@ -25,7 +25,8 @@ from anabranch.core.ipc_message import refuse_compressed
 from anabranch.core.json_text import is_nested, parse_json
 from anabranch.core.raw_event import RawEvent, payload_of
 from anabranch.errors import AnabranchError, CorruptArchive, CorruptBlob, CorruptStore
-from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.builder import ParquetBuilder
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.parquet.replace_parts import with_parts
 from anabranch.log.parquet.row_groups import GroupedFile, GroupsBuilder
 from anabranch.log.parquet.thrift import DEPTH_MAX, read_struct, read_varint

@@ -17,7 +17,7 @@ from anabranch.blobs.port import Blobs
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.errors import CorruptBlob, CorruptCatalog
-from anabranch.log.parquet.files import ParquetReader
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.read_ahead import ReadAhead
 from anabranch.model.stream import Extent
 from anabranch.runtime.ports import Runtime

@@ -13,7 +13,7 @@ from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.core.compaction import PARQUET, merged_bounds
 from anabranch.log.lease import HeldLease
-from anabranch.log.parquet.files import ParquetBuilder, WrittenFile
+from anabranch.log.parquet.builder import ParquetBuilder, WrittenFile
 from anabranch.model.append import BlobLocation, LogState, TimeBounds
 from anabranch.model.ids import Micros
 from anabranch.model.stream import Extent, StreamInfo

@@ -8,7 +8,7 @@ stores by `connect`, and find the parts of an open one in `Store.internals`.
 from __future__ import annotations
 
 from anabranch.log.lease import HeldLease
-from anabranch.log.parquet.files import APPENDED, METADATA_KEY
+from anabranch.log.parquet.file_format import APPENDED, METADATA_KEY
 from anabranch.log.parquet.footer import read_footer
 from anabranch.log.read import LogReader, SegmentRows, Selection, appended_of, offsets_of
 from anabranch.log.segment_reader import SegmentReader

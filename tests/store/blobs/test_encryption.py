@@ -441,7 +441,7 @@ def test_a_parquet_file_that_was_changed_or_renamed_is_noticed(river: Open, tmp_
         assert read(store) == list(range(420))
         sealer = store.runtime.sealer
         assert sealer is not None
-        from anabranch.log.parquet.files import ParquetReader
+        from anabranch.log.parquet.reader import ParquetReader
 
         data = store.blobs.get(name)
         ParquetReader(name, data, sealer)

@@ -18,7 +18,8 @@ from anabranch.core.checksum import checksum
 from anabranch.core.compaction import ARROW
 from anabranch.errors import AnabranchError, BlobMissing, KeyMissing, WrongKey
 from anabranch.log.fetch import name_of
-from anabranch.log.parquet.files import APPENDED, ParquetReader
+from anabranch.log.parquet.file_format import APPENDED
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.model.append import TimeBounds
 from anabranch.model.ids import LogId
 from anabranch.model.schema import StreamSchema

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from anabranch.errors import CorruptBlob
-from anabranch.log.parquet.files import METADATA_KEY, VERSION
+from anabranch.log.parquet.file_format import METADATA_KEY, VERSION
 from anabranch.log.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, read_struct, write_struct
 
 _MAGIC: Final = b"PAR1"

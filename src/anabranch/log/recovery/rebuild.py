@@ -20,7 +20,7 @@ from anabranch.core.compaction import GONE
 from anabranch.core.redact import shown_address
 from anabranch.errors import AnabranchError, BlobMissing, CorruptBlob, CorruptStore, InvalidArgument, NotFound
 from anabranch.log.attachments import unconfirmed
-from anabranch.log.parquet.files import ParquetReader
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.log.recovery import manifest as manifests
 from anabranch.log.recovery.manifest import Manifest

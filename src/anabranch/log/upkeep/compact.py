@@ -30,7 +30,7 @@ from anabranch.core.compaction import (
 from anabranch.core.flatten import FlattenPolicy
 from anabranch.errors import CorruptStore
 from anabranch.log.lease import HeldLease
-from anabranch.log.parquet.files import ParquetBuilder, WrittenFile
+from anabranch.log.parquet.builder import ParquetBuilder, WrittenFile
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.log.upkeep.extent_rows import ExtentRows
 from anabranch.log.upkeep.failures import Isolation

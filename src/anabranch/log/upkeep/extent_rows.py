@@ -13,7 +13,7 @@ from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.core.compaction import PARQUET
 from anabranch.errors import CorruptBlob, CorruptCatalog
-from anabranch.log.parquet.files import ParquetReader
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.stream import Extent
 from anabranch.runtime.sealing import Sealer

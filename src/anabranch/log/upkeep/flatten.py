@@ -23,7 +23,7 @@ from anabranch.core.flatten import FlattenedRange, FlattenPolicy, flattened_rang
 from anabranch.errors import CorruptStore
 from anabranch.log.lease import HeldLease
 from anabranch.log.log_file import LogFile
-from anabranch.log.parquet.files import WrittenFile
+from anabranch.log.parquet.builder import WrittenFile
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.log.sizes import segment_bytes
 from anabranch.log.upkeep.extent_rows import ExtentRows

@@ -18,7 +18,7 @@ from anabranch.core import cuts
 from anabranch.core.compaction import PARQUET
 from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument
-from anabranch.log.parquet.files import METADATA_KEY
+from anabranch.log.parquet.file_format import METADATA_KEY
 from anabranch.log.parquet.footer import read_footer
 from anabranch.log.plan import PlannedExtent
 from anabranch.log.read import LogReader

@@ -17,7 +17,8 @@ from anabranch.core.checksum import checksum
 from anabranch.core.codec import event_bounds
 from anabranch.errors import CorruptArchive, CorruptBlob, InvalidArgument, NotFound, SchemaMismatch
 from anabranch.log.parquet.bounds import bounded_batches
-from anabranch.log.parquet.files import APPENDED, ParquetReader
+from anabranch.log.parquet.file_format import APPENDED
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.progress import ProgressCallback
 from anabranch.model.append import TimeBounds
 from anabranch.model.columns import RAW_COLUMNS, RESERVED, TIME_TYPE, stored_type

@@ -18,7 +18,8 @@ from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.core.constant_columns import constant
 from anabranch.errors import CorruptBlob
-from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.builder import ParquetBuilder
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.model.append import TimeBounds
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.schema import StreamSchema

@@ -8,7 +8,8 @@ from anabranch.blobs.keys import history_key
 from anabranch.blobs.port import Blobs
 from anabranch.errors import CorruptArchive, CorruptStore
 from anabranch.log.lease import HeldLease
-from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.builder import ParquetBuilder
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.transfer.archives.adopt import FileLocation

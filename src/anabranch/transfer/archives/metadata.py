@@ -24,7 +24,7 @@ from anabranch.errors import (
     NotFound,
 )
 from anabranch.errors.optional import optional
-from anabranch.log.parquet.files import ParquetReader
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.transfer.archives.data_files import DataFilePart, DigestedFile, blocks_of, read_back
 from anabranch.transfer.archives.digest import SegmentPart, segment_digest

@@ -15,7 +15,8 @@ from anabranch.blobs.keys import history_key, is_attached
 from anabranch.core.compaction import PARQUET
 from anabranch.errors import CorruptBlob
 from anabranch.log.lease import HeldLease
-from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.builder import ParquetBuilder
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.parquet.replace_parts import with_parts
 from anabranch.log.parquet.row_groups import GroupedFile, GroupsBuilder
 from anabranch.model.append import BlobLocation, TimeBounds

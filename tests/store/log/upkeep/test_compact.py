@@ -17,7 +17,8 @@ from anabranch import limits
 from anabranch.core.checksum import checksum
 from anabranch.core.compaction import CompactionPolicy
 from anabranch.errors import Closed, CorruptBlob, FormatTooNew, LeaseExpired, StreamNotFound
-from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.builder import ParquetBuilder
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.upkeep.collect import collect
 from anabranch.log.upkeep.compact import CompactReport, compact
 from anabranch.model.columns import TIME_TYPE

@@ -17,7 +17,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.log.parquet.files import ParquetReader
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.store import Store
 from tests.store.helpers import bodies_of, sound
 from tests.store.writing.large_events.kit import body, extents

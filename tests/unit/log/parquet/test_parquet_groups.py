@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import CorruptBlob
-from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.builder import ParquetBuilder
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.parquet.row_groups import GroupedFile, GroupsBuilder
 from anabranch.log.parquet.thrift import read_struct, write_struct
 from anabranch.model.append import TimeBounds

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.errors import CorruptBlob
-from anabranch.log.parquet.files import ParquetBuilder, ParquetReader
+from anabranch.log.parquet.builder import ParquetBuilder
+from anabranch.log.parquet.reader import ParquetReader
 from anabranch.log.parquet.replace_parts import with_parts
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import LogId, StreamId

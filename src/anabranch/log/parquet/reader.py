@@ -1,244 +1,28 @@
-"""Tier-2 files: plain Parquet that any engine can read, with the metadata that this store adds.
-
-Rows are in log order. The columns are those of the stream's schema, then `_appended`, each row's append time. A file
-holds one or more parts; a part is a run of one log's rows in whole row groups. The key-value metadata `anabranch` is
-JSON with the format version and the parts. `docs/explanation/formats.md` is the contract.
-"""
+"""Reads tier-2 files."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anabranch import limits
 from anabranch.blobs.keys import is_attached
-from anabranch.core.checksum import checksum
-from anabranch.core.event_sizes import size_runs
 from anabranch.core.json_text import parse_count, parse_object
 from anabranch.core.type_widening import as_type
-from anabranch.errors import AnabranchError, CorruptBlob, CorruptCatalog, FormatTooNew, SchemaMismatch
+from anabranch.errors import AnabranchError, CorruptBlob, CorruptCatalog, FormatTooNew
 from anabranch.log.parquet import bounds as parquet_bounds
+from anabranch.log.parquet.file_format import APPENDED, METADATA_KEY, VERSION
 from anabranch.model.append import TimeBounds
 from anabranch.model.columns import TIME_TYPE
-from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
+from anabranch.model.ids import Micros
 from anabranch.runtime.sealing import Sealer
 
-APPENDED: Final = "_appended"
-METADATA_KEY: Final = b"anabranch"
-VERSION: Final = 1
-
 _ENCRYPTED: Final = b"PARE"  # the last bytes of a file with an encrypted footer
-
-
-_COALESCE_BATCHES = 1_024  # this many small batches are merged into one before more are buffered
-_SAMPLE_ROWS = 4_096
-_FEW_ROWS = 8_192
-_SAMPLE_ROWS_MIN = 64
-
-
-def file_columns(columns: pa.Schema) -> pa.Schema:
-    """The columns of a file whose rows have `columns`."""
-    return pa.schema([*columns, pa.field(APPENDED, TIME_TYPE)])
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A whole file in memory. `checksum` is xxh3-64 of all its bytes, as returned by `core.checksum`."""
-
-    data: pa.Buffer
-    checksum: int
-    rows: int
-
-
-class ParquetBuilder:
-    """Builds one file, a row group at a time.
-
-    Buffers at most `limits.PARQUET_ROWS_PER_GROUP` rows and about `limits.PARQUET_GROUP_BYTES_MAX` Arrow bytes besides
-    the file itself. A row larger than `limits.EVENT_BYTES_MAX` gets a row group of its own, since many readers decode
-    some thousand rows of a group at a time. `encryption`: see `Sealer.file_encryption`. `large`: such rows are
-    expected.
-    """
-
-    def __init__(
-        self,
-        columns: pa.Schema,
-        *,
-        group_rows: int = limits.PARQUET_ROWS_PER_GROUP,
-        group_bytes: int = limits.PARQUET_GROUP_BYTES_MAX,
-        encryption: Any = None,
-        large: bool = False,
-    ) -> None:
-        self._columns = columns
-        self._large = large
-        self._encryption = encryption
-        self._schema = file_columns(columns)
-        self._group_rows = group_rows
-        self._group_bytes = group_bytes
-        self._sink = pa.BufferOutputStream()
-        self._writer: pq.ParquetWriter | None = None
-        self._held: list[pa.RecordBatch] = []  # of the row group under way, in order
-        self._fresh: list[pa.RecordBatch] = []  # its latest batches, not merged yet
-        self._held_rows = self._held_bytes = 0
-        self._rows = self._groups = 0
-        self._parts: list[dict[str, Any]] = []
-        self._part: dict[str, Any] = {}
-
-    def begin(
-        self, stream: StreamId, log: LogId | None, start: int, version: int, *, segment: SegmentId | None = None
-    ) -> int:
-        """Begins a part at position `start` of a log, in a new row group; returns its first row in the file. In an
-        archive, which has no logs, `start` is an offset of a `segment`."""
-        assert self._held_rows == 0
-        self._part = {
-            "stream": f"{stream:016x}",
-            "log": log,
-            "start": start,
-            "schema": version,
-            "row": self._rows,
-            "group": self._groups,
-        }
-        if segment is not None:
-            self._part["segment"] = str(segment)
-        return self._rows
-
-    def write(self, batch: pa.RecordBatch, appended: pa.Array) -> None:
-        """Adds rows to the part: a batch with the file's columns (see `codec.widen`), and their append times."""
-        whole = pa.record_batch([*batch.columns, appended], schema=self._schema)
-        for run in size_runs(pa.Table.from_batches([whole]), limits.EVENT_BYTES_MAX):
-            if run.large:
-                self._large = self._large or self._writer is None
-                self._flush()
-            self._add(whole.slice(run.start, run.stop - run.start))
-            if run.large:
-                self._flush()
-
-    def _add(self, whole: pa.RecordBatch) -> None:
-        row_bytes = max(1, whole.nbytes // max(1, whole.num_rows))
-        at = 0
-        while at < whole.num_rows:
-            room = max(1, (self._group_bytes - self._held_bytes) // row_bytes)
-            piece = whole.slice(at, min(room, self._group_rows - self._held_rows))
-            at += piece.num_rows
-            self._fresh.append(piece)
-            self._held_rows += piece.num_rows
-            self._held_bytes += piece.num_rows * row_bytes
-            if self._held_rows >= self._group_rows or self._held_bytes >= self._group_bytes:
-                self._flush()
-            elif len(self._fresh) >= _COALESCE_BATCHES:
-                self._coalesce()
-
-    def end(self) -> None:
-        """Ends the part: its row groups are complete."""
-        self._flush()
-        part = self._part
-        rows = self._rows - part["row"]
-        self._parts.append({**part, "stop": part["start"] + rows, "rows": rows, "groups": self._groups - part["group"]})
-
-    def abandon(self) -> None:
-        """Leaves the part out. Those of its rows that are in the file already belong to no part."""
-        self._clear()
-
-    def finish(self, **metadata: object) -> WrittenFile:
-        """Returns the file. At least one part must have been ended. `metadata` is added to its metadata."""
-        assert self._writer is not None
-        assert self._held_rows == 0
-        text = json.dumps({"format": VERSION, "parts": self._parts, **metadata}, separators=(",", ":"))
-        self._writer.add_key_value_metadata({METADATA_KEY: text.encode()})
-        self._writer.close()
-        data = self._sink.getvalue()
-        return WrittenFile(data, checksum(data), self._rows)
-
-    def _coalesce(self) -> None:
-        # A batch of one row takes a kilobyte of bookkeeping, so small batches are merged.
-        self._held += pa.Table.from_batches(self._fresh).combine_chunks().to_batches()
-        self._fresh = []
-
-    def _flush(self) -> None:
-        if self._held_rows == 0:
-            return
-        table = pa.Table.from_batches([*self._held, *self._fresh])
-        if self._writer is None:
-            sample = table.slice(0, _SAMPLE_ROWS)
-            self._writer = _open_writer(self._sink, self._schema, sample, self._encryption, large=self._large)
-        self._writer.write_table(table, row_group_size=table.num_rows)
-        self._rows += table.num_rows
-        self._groups += 1
-        self._clear()
-
-    def _clear(self) -> None:
-        self._held, self._fresh = [], []
-        self._held_rows = self._held_bytes = 0
-
-
-def _open_writer(
-    sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Table, encryption: Any, *, large: bool
-) -> pq.ParquetWriter:
-    repeating = [path for field in schema for path in _dictionary_paths(field, sample.column(field.name))]
-    compared: bool | list[str] = True
-    if large:
-        # Dictionaries and statistics copy the values: for values of some 100 MiB they cost ten times the rest.
-        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
-        compared = [path for path, kind in leaves if not _is_text(kind)]
-        repeating = [path for path in repeating if path in compared]
-    try:
-        return pq.ParquetWriter(
-            sink,
-            schema,
-            version="2.6",
-            data_page_version="1.0",  # every engine reads this version
-            compression="zstd",
-            use_dictionary=repeating,
-            write_statistics=compared,
-            write_page_index=True,
-            write_page_checksum=True,
-            encryption_properties=encryption,
-        )
-    except (pa.ArrowException, OSError) as exc:  # for a stream made before such columns were refused
-        raise SchemaMismatch(
-            f"the columns {', '.join(map(_column_text, schema))} can't be stored as Parquet: {exc}"
-        ) from exc
-
-
-def _column_text(field: pa.Field) -> str:
-    return f"{field.name}: {field.type}"
-
-
-def _dictionary_paths(field: pa.Field, sample: pa.ChunkedArray) -> list[str]:
-    """The paths of a column's leaves that benefit from a dictionary: nested columns, and repeating values."""
-    if pa.types.is_nested(field.type):
-        return [path for path, _ in _leaves(field.name, field.type)]
-    if len(sample) < _SAMPLE_ROWS_MIN:
-        return [field.name]
-    try:
-        repeats = 2 * pc.count_distinct(sample).as_py() <= len(sample)
-    except pa.ArrowNotImplementedError:
-        repeats = True
-    return [field.name] if repeats else []
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
-
-
-def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The paths of a column's leaves, with their types."""
-    if pa.types.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves(f"{path}.key_value.value", kind.item_type)
-    elif pa.types.is_list(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
-    elif pa.types.is_struct(kind):
-        for field in kind:
-            yield from _leaves(f"{path}.{field.name}", field.type)
-    else:
-        yield path, kind
+_FEW_ROWS: Final = 8_192
 
 
 class ParquetReader:
