@@ -10,10 +10,11 @@ from datetime import timedelta
 from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.pipeline import PIPELINE
-from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow, StandbyKind, Wanted
+from anabranch.catalog.state.query import QUERY, QueryNeeds, QueryRestart, QueryRow, StandbyKind, Wanted
 from anabranch.catalog.state.query_question import CommittedState, StateWanted, UpgradePlan, ValidatedQuery
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.display import Displayed
+from anabranch.deployments.admission import changed_needs
 from anabranch.deployments.files import check_files, contents_of, put_contents
 from anabranch.deployments.info import QueryInfo, info_of
 from anabranch.deployments.questions import ask
@@ -72,6 +73,9 @@ class DeployedQueries(Displayed):
         replace_results: bool = False,
         start: bool = True,
         standby: StandbyKind | None = None,
+        group: str | None = None,
+        cpus: float | None = None,
+        memory: int | str | None = None,
         files: Mapping[str, bytes] | None = None,
         signature: str | None = None,
         request: str | None = None,
@@ -90,6 +94,11 @@ class DeployedQueries(Displayed):
         `standby` says what waits to take over when the query's driver or host ends: `warm`, a started driver without the
         query's state (the default), or `hot`, one that runs the query too and publishes nothing. None leaves it as it is.
 
+        Queries of one `group` (at first `default`) share the driver of a host; those of different groups never do. A host
+        takes a query only if it has room: `cpus` processors (at first 0.1) and `memory` (bytes or `500MB`; at first 150
+        MB), and 1.4 GB for a driver where it has none for the group. Until then the query waits, and `QueryInfo.refused`
+        says why. None leaves each as it is.
+
         `files` are what the statements use, by name: pure wheels (`….whl`), whose functions they call, WebAssembly modules
         (`….wasm`) and resources that those functions read. They are a part of the version, and are checked but not run
         here. `signature` is one of the statements, parameters and files; with trusted keys in the store
@@ -105,6 +114,7 @@ class DeployedQueries(Displayed):
         trigger_us, restart = to_duration(trigger), _restart(start_from, by, replace_results)
         if standby not in (None, "warm", "hot"):
             raise InvalidArgument(f"expected standby as 'warm' or 'hot', got {standby!r:.100}")
+        changed_needs(QueryNeeds(), group, cpus, memory)
         values = dict(sorted((parameters or {}).items()))
         listed = check_files(files or {})
         digest = version_digest(text, values, trigger_us, listed, signature)
@@ -126,10 +136,15 @@ class DeployedQueries(Displayed):
                 row = QueryRow(name, now, now, "stopped", number, 0, state="stopped")
             kind = standby or row.standby
             row = replace(row, standby=kind, hot_standby=row.hot_standby if kind == "hot" else None)
+            needs = changed_needs(row.needs, group, cpus, memory)
+            if needs != row.needs:  # the run ends, and a host that has room for it begins another
+                row = replace(row, needs=needs, change=row.change + 1, refusal=None)
             put_query(txn, _changed(row, now, version=number, restart=restart, start=start))
             return {}
 
         what = f"deploy query {name} {digest} {restart} start={start}" + ("" if standby is None else f" {standby}")
+        if (group, cpus, memory) != (None, None, None):
+            what += f" {group} {cpus} {memory}"
         self._changes.apply(what, request, change)
         return self.get(name)
 
@@ -221,7 +236,9 @@ class DeployedQueries(Displayed):
             number = max(each.number for each in versions_of(txn, name)) + 1
             made = check_query_name(replay_name(name, number))
             version = next_version(current, made, number, now, text, given, trigger_us, listed, signature)
-            replayed = QueryRow(made, now, now, "running", number, 1, restart, replaces=name, keeps=keep_results)
+            replayed = QueryRow(
+                made, now, now, "running", number, 1, restart, replaces=name, keeps=keep_results, needs=row.needs
+            )
             check_signed(txn, version)
             if files:
                 put_contents(txn, version.files, files)

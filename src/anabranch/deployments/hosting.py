@@ -11,8 +11,17 @@ from dataclasses import replace
 
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.catalog.state.pipeline import PIPELINE, StoredPipeline
-from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow, QueryStandby, QueryState
+from anabranch.catalog.state.query import (
+    QUERY,
+    QueryLease,
+    QueryRefusal,
+    QueryRestart,
+    QueryRow,
+    QueryStandby,
+    QueryState,
+)
 from anabranch.catalog.state.query_version import QueryVersion
+from anabranch.deployments.admission import is_announced
 from anabranch.deployments.files import contents_of
 from anabranch.deployments.record import all_queries, drop_query, need_version, put_query, subject_of, versions_of
 from anabranch.deployments.signatures import check_signed
@@ -31,6 +40,7 @@ __all__ = [
     "leaves_to_standby",
     "note_restart",
     "queries",
+    "refuse",
     "release",
     "release_standby",
     "remove",
@@ -64,9 +74,19 @@ def claim(catalog: Catalog, name: str, lease: QueryLease, *, now: Micros) -> Que
         row = txn.state(QUERY, name)
         if row is None or not is_free(row, now):
             return None
-        row = replace(row, epoch=row.epoch + 1, lease=lease)
+        row = replace(row, epoch=row.epoch + 1, lease=lease, refusal=None)
         put_query(txn, row)
     return row
+
+
+def refuse(catalog: Catalog, row: QueryRow, host: str, reason: str, *, now: Micros) -> None:
+    """Note why this host leaves a free query, unless that is known."""
+    if is_announced(row, host, reason, now):
+        return
+    with catalog.writing(subject_of(row.name)) as txn:
+        found = txn.state(QUERY, row.name)
+        if found is not None and is_free(found, now):
+            put_query(txn, replace(found, refusal=QueryRefusal(host, reason, now)))
 
 
 def renew(catalog: Catalog, name: str, epoch: int, *, until: Micros) -> QueryRow:

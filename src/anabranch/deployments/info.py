@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.catalog.port import Reading
 from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.query import QueryRow, QueryStandby, QueryState, StandbyKind, Wanted
+from anabranch.deployments.admission import refused_text
 from anabranch.model.ids import Micros
 
 
@@ -16,7 +17,8 @@ from anabranch.model.ids import Micros
 class QueryInfo:
     """A deployed query. `state` is `waiting` for a host or for a restart, `starting`, `running`, `stopping`, `stopped` or
     `failed`; `wanted` is `running`, `stopped` or `deleted`. `host` is the process that has it. `restarts` counts the runs
-    that failed in a row, and `error` says why the last one did. `results` are the names of the streams that it was
+    that failed in a row, and `error` says why the last one did. `group`, `cpus` and `memory` (in bytes) are what it needs of a
+    host; `refused` says why hosts leave it, while they do. `results` are the names of the streams that it was
     started to feed. `standby` is the kind of standby that was chosen. The state of a hot one is `none` while no host has it,
     `behind` while it starts or has fallen behind, `ready` to take over, or `refused`, with the reason in the query's log; `standby_host` is the process that
     has it. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
@@ -35,6 +37,10 @@ class QueryInfo:
     retry_at: Micros | None
     error: str | None
     results: tuple[str, ...]
+    group: str
+    cpus: float
+    memory: int
+    refused: str | None
     standby: StandbyKind
     standby_state: str | None
     standby_host: str | None
@@ -60,6 +66,10 @@ def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
         retry_at=row.retry_at,
         error=row.error,
         results=() if pipeline is None else tuple(output.target for output in pipeline.outputs),
+        group=row.needs.group,
+        cpus=row.needs.cpus,
+        memory=row.needs.memory,
+        refused=refused_text(row, now),
         standby=row.standby,
         standby_state=_standby_state(hot) if row.standby == "hot" else None,
         standby_host=None if hot is None or hot.refused is not None else f"{hot.pid}@{hot.host}",

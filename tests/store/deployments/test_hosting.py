@@ -140,3 +140,32 @@ def test_a_hot_standby_is_left_to_a_host_that_does_not_run_the_query(anywhere: S
     assert queries.get("q").standby_state == "none"
     with pytest.raises(InvalidArgument, match="expected standby as 'warm' or 'hot', got 'cold'"):
         queries.deploy("q", "one", standby="cold")  # type: ignore[arg-type]
+
+
+def test_why_a_query_waits_is_known_until_a_host_takes_it(anywhere: Store) -> None:
+    anywhere.queries.deploy("q", "one", group="billing", cpus=1.5, memory="1GB")
+    now = anywhere.runtime.clock.now()
+    (row,) = hosting.queries(anywhere.catalog)
+    hosting.refuse(anywhere.catalog, row, "1@h", "the query needs 1.5 processors, and 1 of 1 are free", now=now)
+    info = anywhere.queries.get("q")
+    assert (info.group, info.cpus, info.memory) == ("billing", 1.5, 1_000_000_000)
+    assert info.refused == "host 1@h has no room: the query needs 1.5 processors, and 1 of 1 are free"
+    assert claim(anywhere, "a", now=now) is not None
+    assert anywhere.queries.get("q").refused is None
+    (row,) = hosting.queries(anywhere.catalog)
+    hosting.refuse(anywhere.catalog, row, "2@h", "full", now=now)
+    assert hosting.queries(anywhere.catalog) == [row]
+
+
+def test_other_needs_end_the_run_and_the_same_do_not(anywhere: Store) -> None:
+    anywhere.queries.deploy("q", "one")
+    (before,) = hosting.queries(anywhere.catalog)
+    anywhere.queries.deploy("q", "one", cpus=before.needs.cpus)
+    assert hosting.queries(anywhere.catalog) == [before]
+    anywhere.queries.deploy("q", "one", group="billing")
+    (after,) = hosting.queries(anywhere.catalog)
+    assert (after.change, after.version, after.needs.group) == (before.change + 1, 1, "billing")
+    for wrong in ({"group": "a/b"}, {"cpus": -1.0}, {"memory": "much"}):
+        with pytest.raises(InvalidArgument):
+            anywhere.queries.deploy("q", "one", **wrong)  # type: ignore[arg-type]
+    assert hosting.queries(anywhere.catalog) == [after]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from anabranch import limits
 from anabranch.catalog.state.codec import codec_of
 from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind, versioned
 from anabranch.model.ids import Micros
@@ -13,6 +14,26 @@ Wanted: TypeAlias = Literal["running", "stopped", "deleted"]
 QueryState: TypeAlias = Literal["waiting", "starting", "running", "stopping", "stopped", "failed"]
 StandbyKind: TypeAlias = Literal["warm", "hot"]
 FORMAT: Final = 1
+DEFAULT_GROUP: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryNeeds:
+    """What a query needs of a host. Queries of different groups never share a driver. `cpus` are processors, `memory` is in
+    bytes and does not count the driver itself."""
+
+    group: str = DEFAULT_GROUP
+    cpus: float = limits.QUERY_CPUS
+    memory: int = limits.QUERY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRefusal:
+    """Why the host of this name did not take the query, as of `at`."""
+
+    host: str
+    reason: str
+    at: Micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +86,7 @@ class QueryRow:
     `state` is what its host last reported: `waiting` for a host or for `retry_at`, or what its driver does. `epoch` rises
     with each host that takes it, and `lease` names that host. `restarts` counts the runs that failed in a row. With `drop_results` a wanted deletion also deletes
     the streams of its results; with `stop_now` a wanted stop does not wait for the micro-batch. `standby` is the kind of standby that is wanted, and
-    `hot_standby` the hot one, if a host has it.
+    `hot_standby` the hot one, if a host has it. `refusal` says why a host left it, until one takes it.
 
     A replay (`anabranch.deployments.replay`) `replaces` the query of that name once it has caught up, and `keeps` the
     earlier results then. Times in µs."""
@@ -89,6 +110,8 @@ class QueryRow:
     hot_standby: QueryStandby | None = None
     replaces: str | None = None
     keeps: bool = True
+    needs: QueryNeeds = QueryNeeds()
+    refusal: QueryRefusal | None = None
 
 
 QUERY: Final[StateKind[str, QueryRow]] = state_kind(

@@ -58,6 +58,33 @@ def deploy(
             show_default=False,
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="Queries of different groups never share a driver. Default: as it is, at first 'default'.",
+            show_default=False,
+        ),
+    ] = None,
+    cpus: Annotated[
+        float | None,
+        typer.Option(
+            "--cpus",
+            metavar="N",
+            help="Processors that a host sets aside for it. Default: as it is, at first 0.1.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Memory that a host sets aside for it, beside its driver's. Default: as it is, at first 150MB.",
+            show_default=False,
+        ),
+    ] = None,
     wheel: WheelOption = None,
     wasm: WasmOption = None,
     resource: ResourceOption = None,
@@ -75,12 +102,15 @@ def deploy(
     it goes on where it was. Otherwise --from says where the new version begins, without earlier state; its results
     follow the earlier ones, or with --replace take their place.
 
+    A host takes a query only if it has the processors and the memory that it needs; `queries show` says what is missing.
+
     Wheels, modules and resources are a part of the version: they are kept with it, and come back with it.
 
     Examples:
 
       anabranch queries deploy means means.sql
       anabranch queries deploy means means.sql --standby hot
+      anabranch queries deploy means means.sql --group billing --cpus 0.5 --memory 1GB
       anabranch queries deploy hot --template threshold_alert --param source=iot/sensors --param target=iot/hot --param key=device --param time=at --param value=celsius --param above=30
       anabranch queries deploy scores scores.sql --wheel scoring-1.0-py3-none-any.whl --resource model.json
       anabranch queries deploy means means.sql --param size='1 minute' --from -1d --replace --yes
@@ -100,6 +130,9 @@ def deploy(
             replace_results=replace,
             start=start,
             standby=cast("StandbyKind | None", standby),  # checked there
+            group=group,
+            cpus=cpus,
+            memory=memory,
             files=files,
             signature=read_signature(signature),
         )

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.output import iso_time, print_json, print_note
+from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.deployments.info import QueryInfo
@@ -23,6 +24,8 @@ def state_text(info: QueryInfo) -> str:
     if info.wanted == "deleted":
         return "being deleted"
     if info.state == "waiting":
+        if info.refused is not None:
+            return "waiting for room"
         return "waiting for a host" if info.host is None else "waiting to be started again"
     return info.state
 
@@ -30,6 +33,11 @@ def state_text(info: QueryInfo) -> str:
 def standby_text(info: QueryInfo) -> str:
     """The kind of the standby, and the state of a hot one."""
     return info.standby if info.standby_state is None else f"{info.standby}, {info.standby_state}"
+
+
+def needs_text(info: QueryInfo) -> str:
+    """The group of a query, and what a host sets aside for it."""
+    return f"group {info.group}, {info.cpus:g} processors, {size_text(info.memory)} of memory"
 
 
 def info_to_json(info: QueryInfo) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from anabranch.cli.options import JsonOption, StoreOption, open_store
-from anabranch.cli.output import iso_time, print_columns, print_json, put_line, strong
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line, strong
 from anabranch.cli.queries.arguments import NameArgument
-from anabranch.cli.queries.info import info_to_json, standby_text, state_text
+from anabranch.cli.queries.info import info_to_json, needs_text, standby_text, state_text
 from anabranch.cli.query_files import files_text
 from anabranch.model.amounts import size_text
 
@@ -41,6 +41,9 @@ def list_queries(as_json: JsonOption = False, store: StoreOption = None) -> None
             for info in found
         ],
     )
+    for info in found:
+        if info.refused is not None:
+            print_note(f"query '{info.name}' waits: {info.refused}")
 
 
 def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
@@ -64,6 +67,8 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
         "standby": standby_text(info) + ("" if info.standby_host is None else f" at {info.standby_host}"),
         "changed": iso_time(info.changed_at),
         "failures": info.restarts,
+        "needs": needs_text(info),
+        **({} if info.refused is None else {"refused": info.refused}),
         **({} if info.error is None else {"error": " ".join(info.error.split())}),
     }.items():
         put_line(f"  {label:<8} {value}")

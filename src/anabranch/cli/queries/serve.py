@@ -27,6 +27,31 @@ def serve(
             "--lease", metavar="DURATION", help="After this time another host takes the queries of a dead one."
         ),
     ] = "10s",
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group", metavar="GROUP", help="Take the queries of this group only; may be given several times."
+        ),
+    ] = None,
+    cpus: Annotated[
+        float | None,
+        typer.Option(
+            "--cpus",
+            metavar="N",
+            min=0,
+            help="Processors for queries. Default: all of this machine.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Memory for drivers and queries. Default: four fifths of this machine's.",
+            show_default=False,
+        ),
+    ] = None,
     conf: Annotated[
         list[str] | None,
         typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."),
@@ -37,17 +62,19 @@ def serve(
 
     A host takes the queries that no other host has, runs them in a driver (a process with a Spark session), and
     restarts what fails. Several hosts may serve one store: when one is killed, another takes its queries after the time
-    of --lease. SIGTERM and Ctrl-C let the micro-batches in progress finish and give the queries back at once.
+    of --lease. It takes a query only if what the query needs (`queries deploy --cpus --memory`) is free here. SIGTERM and Ctrl-C let the micro-batches in progress finish and give the queries back at once.
 
     Examples:
 
       anabranch queries serve
+      anabranch queries serve --group billing --cpus 4 --memory 8GB
       anabranch queries serve --driver-per-query --conf spark.driver.memory=2g
     """
-    from anabranch.model.amounts import to_duration
+    from anabranch.model.amounts import to_duration, to_size
 
     with open_store(store) as opened:
         from anabranch.cli.interrupts import interrupts
+        from anabranch.spark.queries.capacity import machine_capacity
         from anabranch.spark.queries.host import QueryHost
         from anabranch.spark.queries.prepare import preparing_spark
 
@@ -57,6 +84,7 @@ def serve(
             spares=spares,
             conf=parse_pairs(conf, "a setting"),
             lease_us=to_duration(lease),
+            capacity=machine_capacity(cpus, None if memory is None else to_size(memory), group),
         )
         _log_to_stderr()
         print_note(f"serving the queries of {shown_address(store_path(store))}; Ctrl-C ends it")

@@ -195,6 +195,10 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
             "retry_at": {"type": ["string", "null"]},
             "error": {"type": ["string", "null"]},
             "results": {"type": "array", "items": _TEXT},
+            "group": {"type": "string", "description": "Queries of different groups never share a driver."},
+            "cpus": {"type": "number", "description": "Processors that a host sets aside for it."},
+            "memory": {"type": "integer", "description": "Bytes that a host sets aside for it."},
+            "refused": {"type": ["string", "null"], "description": "While it waits: why a host has no room for it."},
             "standby": {"type": "string", "enum": ["warm", "hot"]},
             "standby_state": {
                 "type": ["string", "null"],
@@ -337,6 +341,20 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
                 "type": "string",
                 "enum": ["warm", "hot"],
                 "description": "What takes over when its driver or host ends. Default: as it is, at first warm.",
+            },
+            "group": {
+                "type": "string",
+                "description": "Queries of different groups never share a driver. Default: as it is, at first `default`.",
+            },
+            "cpus": {
+                "type": "number",
+                "minimum": 0,
+                "description": "Processors that a host sets aside for it. Default: as it is, at first 0.1.",
+            },
+            "memory": {
+                "type": ["string", "integer"],
+                "examples": ["500MB"],
+                "description": "Memory that a host sets aside for it. Default: as it is, at first 150 MB.",
             },
             **_FILES,
             **_STARTING_OVER,

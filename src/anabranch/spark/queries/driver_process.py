@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from anabranch import limits
 from anabranch.spark.queries.protocol import MessagePipe, parse_line
 from anabranch.store import StoreAddresses
 
-__all__ = ["DriverEvent", "DriverProcess"]
+__all__ = ["DriverEvent", "DriverOwner", "DriverProcess"]
 
 _LOG: Final = "driver.log"
 _LOG_LINES: Final = 5
@@ -29,6 +29,14 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 DriverEvent = tuple["DriverProcess", dict[str, Any] | None]
 """What a driver said; None: it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverOwner:
+    """Whose queries a driver runs, and nothing else: those of a group, or of it the one `query`."""
+
+    group: str
+    query: str | None = None
 
 
 class DriverProcess:
@@ -60,7 +68,7 @@ class DriverProcess:
             )
         self.pid = self._process.pid
         self.ready = False
-        self.private = False  # it runs Python code of one query, and is used for nothing else
+        self.owner: DriverOwner | None = None  # None: it is a spare one
         self._how: str | None = None  # it ended
         self._events = events
         self._lines = MessagePipe(self._process.stdin)

@@ -10,14 +10,15 @@ import os
 import queue
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from anabranch import limits
-from anabranch.catalog.state.query import QueryLease, QueryRow
+from anabranch.catalog.state.query import QueryLease, QueryNeeds, QueryRow
 from anabranch.deployments import hosting
+from anabranch.deployments.admission import HostCapacity, has_room_for_driver, refusal
 from anabranch.deployments.questions import open_questions, take
 from anabranch.errors import AnabranchError, Conflict, InvalidArgument, PipelineNotFound
 from anabranch.model.ids import Micros
@@ -25,7 +26,9 @@ from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import HOST_CUT_OFF, QUERY_NOTED
 from anabranch.runtime.periodic import Periodic
 from anabranch.spark.pipelines import admin
-from anabranch.spark.queries.driver_process import DriverEvent, DriverProcess
+from anabranch.spark.queries.capacity import machine_capacity
+from anabranch.spark.queries.driver_pool import DriverPool, pause_s
+from anabranch.spark.queries.driver_process import DriverEvent, DriverOwner, DriverProcess
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.spark.queries.protocol import ENDINGS
 from anabranch.spark.queries.replay import has_caught_up, swap_replay
@@ -36,7 +39,6 @@ from anabranch.store import Store
 __all__ = ["QueryHost"]
 
 _ROUND_S: Final = 0.5
-_EXIT_S: Final = 10.0
 _END_S: Final = 1.0  # of a driver that has closed its output
 _SETTLED_S: Final = 3.0  # after which the first batches of a query are done
 
@@ -47,6 +49,7 @@ class _HeldQuery:
     host has it. Times by the monotonic clock."""
 
     row: QueryRow
+    owner: DriverOwner
     renewed_s: float
     driver: DriverProcess | None = None
     change: int | None = None
@@ -55,11 +58,17 @@ class _HeldQuery:
     lost: bool = False
     started_s: float = 0.0
 
+    @property
+    def runs(self) -> bool:
+        """True if it is to run here."""
+        return self.row.wanted == "running" and self.row.state != "failed"
+
 
 class QueryHost:
-    """Runs the queries of a store. `spares` drivers are started and warmed ahead, so that a query that is deployed, or
-    whose driver was killed, runs within seconds. All queries share one driver, or with `driver_per_query` each has its own.
-    A query with Python code always has its own, which is used for nothing before and after. `conf` are settings of Spark."""
+    """Runs the queries of a store for which it has room. `spares` drivers are started and warmed ahead, so that a query that is
+    deployed, or whose driver was killed, runs within seconds. The queries of a group share one driver, or with
+    `driver_per_query` each has its own. A query with Python code always has its own, which is used for nothing before and
+    after. `conf` are settings of Spark. `capacity` is by default that of the machine."""
 
     def __init__(
         self,
@@ -69,25 +78,20 @@ class QueryHost:
         spares: int = 1,
         conf: Mapping[str, str] | None = None,
         lease_us: int = limits.DEPLOYMENT_LEASE_US,
+        capacity: HostCapacity | None = None,
     ) -> None:
         self._store = store
-        self._addresses = addresses_of(store)
         self._driver_per_query = driver_per_query
-        self._spares_wanted = spares
-        self._conf = dict(conf or {})
+        self._capacity = capacity or machine_capacity()
         self._lease_us = lease_us
         self._token = token(store.runtime.ids)
         self._logs = QueryLogs(store)
         self._held: dict[str, _HeldQuery] = {}
         self._events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
-        self._drivers: list[DriverProcess] = []  # those with queries
-        self._spares: list[DriverProcess] = []
-        self._followers: list[DriverProcess] = []  # those with hot standbys alone
+        self._pool = DriverPool(addresses_of(store), conf or {}, self._events, spares=spares)
         self._standbys = HotStandbys(store, self._token, self._logs, lease_us=lease_us, driver=self._standby_driver)
         self._asked: set[str] = set()  # questions that a driver was given
         self._draining = False
-        self._failed_starts = 0  # of drivers, in a row
-        self._next_spare_s = 0.0
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Serve until `stopped`; then let the micro-batches in progress finish and give all queries back."""
@@ -99,8 +103,7 @@ class QueryHost:
                     self._round()
                 self._drain()
         finally:
-            for driver in (*self._drivers, *self._spares, *self._followers):
-                driver.end(_EXIT_S if driver in self._drivers else 0.0)
+            self._pool.end()
 
     # one round
 
@@ -132,7 +135,7 @@ class QueryHost:
         for name, row in rows.items():
             free = name not in self._held and not self._draining and hosting.is_free(row, now)
             if free and not self._standbys.leaves(row, now):
-                self._claim(name)
+                self._consider(row, now)
         for name, held in list(self._held.items()):
             found = rows.get(name)
             if held.lost or found is None or found.epoch > held.row.epoch:
@@ -154,11 +157,44 @@ class QueryHost:
         until = Micros(self._store.runtime.clock.now() + self._lease_us)
         return QueryLease(self._token, os.getpid(), socket.gethostname(), until)
 
-    def _claim(self, name: str) -> None:
+    def _consider(self, row: QueryRow, now: Micros) -> None:
+        """Take a free query, if there is room for it."""
+        owner = self._owner(row)
+        if row.wanted == "running" and (why := self._refusal(row, owner)) is not None:
+            self._refuse(row, why, now)
+            return
         began = time.monotonic()
-        row = hosting.claim(self._store.catalog, name, self._lease(), now=self._store.runtime.clock.now())
-        if row is not None:
-            self._held[name] = _HeldQuery(row, began)
+        claimed = hosting.claim(self._store.catalog, row.name, self._lease(), now=self._store.runtime.clock.now())
+        if claimed is not None:
+            self._held[row.name] = _HeldQuery(claimed, owner, began)
+
+    def _refuse(self, row: QueryRow, why: str, now: Micros) -> None:
+        """Say why this host leaves a query."""
+        is_new = row.refusal is None or row.refusal.reason != why
+        hosting.refuse(self._store.catalog, row, f"{os.getpid()}@{socket.gethostname()}", why, now=now)
+        if is_new:
+            self._logs.note(row.name, f"no room: {why}", level="warning", version=row.version, epoch=row.epoch)
+
+    def _owner(self, row: QueryRow) -> DriverOwner:
+        """Whose driver runs a query."""
+        alone = self._driver_per_query or hosting.runs_python(self._store.catalog, row)
+        return DriverOwner(row.needs.group, row.name if alone else None)
+
+    def _refusal(self, row: QueryRow, owner: DriverOwner, *, standby: bool = False) -> str | None:
+        """Why there is no room for a query, or for its hot `standby`; None if there is. A query whose standby is here has
+        its room."""
+        if not standby and self._standbys.is_ready(row.name, row.change):
+            return None
+        needs, owners = self._reserved(without=None if standby else row.name)
+        beside = self._pool.standby_owners
+        drivers, new_driver = len(owners) + len(beside), owner not in (beside if standby else owners)
+        return refusal(self._capacity, needs, row.needs, drivers=drivers, new_driver=new_driver)
+
+    def _reserved(self, without: str | None = None) -> tuple[list[QueryNeeds], set[DriverOwner]]:
+        """What the queries here and the hot standbys need, and the owners of the drivers of the queries. A query may be left
+        out."""
+        held = [each for name, each in self._held.items() if each.runs and name != without]
+        return [*(each.row.needs for each in held), *self._standbys.needs], {each.owner for each in held}
 
     def _renew(self) -> None:
         """Renew all leases. Raises AnabranchError where the store can't be reached."""
@@ -188,19 +224,28 @@ class QueryHost:
                 self._update(name, held, restarts=0, error=None)
         elif to_run:
             if row.retry_at is None or row.retry_at <= self._store.runtime.clock.now():
-                self._start(name, held)
+                self._start_with_room(name, held)
         elif row.wanted == "deleted":
             self._delete(name, held)
         else:
             del self._held[name]
             hosting.release(self._store.catalog, name, row.epoch)
 
+    def _start_with_room(self, name: str, held: _HeldQuery) -> None:
+        """Start a query; give it back if it was changed, and needs more than there is now."""
+        held.owner = self._owner(held.row)
+        if (why := self._refusal(held.row, held.owner)) is None:
+            self._start(name, held)
+            return
+        del self._held[name]
+        hosting.release(self._store.catalog, name, held.row.epoch)
+        self._refuse(held.row, why, self._store.runtime.clock.now())
+
     def _is_steady(self, held: _HeldQuery) -> bool:
         return time.monotonic() - held.started_s > limits.DEPLOYMENT_STEADY_S
 
     def _start(self, name: str, held: _HeldQuery, *, after: str | None = None) -> None:
         """Start a query, in its hot standby if there is one. `after`: why its last run ended, unless that was noted."""
-        private = hosting.runs_python(self._store.catalog, held.row)
         ready, taken = self._standbys.is_ready(name, held.row.change), False
 
         def starting(row: QueryRow) -> QueryRow:
@@ -211,7 +256,7 @@ class QueryHost:
             return row if after is None else replace(row, restarts=row.restarts + 1, error=after)
 
         held.row = hosting.update(self._store.catalog, name, held.row.epoch, starting)
-        driver = self._promoted(self._standbys.take(name)) if taken else self._driver(private=private)
+        driver = self._pool.promote(self._standbys.take(name)) if taken else self._pool.for_query(held.owner)
         held.driver, held.change, held.stopping, held.ending = driver, None, False, False
         driver.send(run=name, epoch=held.row.epoch)
         if after is not None:
@@ -243,8 +288,7 @@ class QueryHost:
 
     def _heard(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
         if message.get("event") == "ready":
-            driver.ready = True
-            self._failed_starts = 0
+            self._pool.started(driver)
             return
         if message.get("event") in ("following", "unfollowed"):
             self._standbys.heard(driver, message)
@@ -285,16 +329,7 @@ class QueryHost:
         return change is not None and change != held.row.change
 
     def _ended(self, driver: DriverProcess) -> None:
-        how = driver.end(0.0 if self._draining else _END_S)
-        if not driver.ready:
-            self._failed_starts += 1
-            self._next_spare_s = time.monotonic() + _pause_s(self._failed_starts + 1)
-        if driver in self._spares:
-            self._spares.remove(driver)
-        if driver in self._drivers:
-            self._drivers.remove(driver)
-        if driver in self._followers:
-            self._followers.remove(driver)
+        how = self._pool.ended(driver, 0.0 if self._draining else _END_S)
         self._standbys.ended(driver)
         for name, held in list(self._held.items()):
             if held.driver is driver:
@@ -325,10 +360,10 @@ class QueryHost:
 
     def _retry(self, name: str, held: _HeldQuery, error: str) -> None:
         restarts = held.row.restarts + 1
-        pause_s = _pause_s(restarts)
-        retry_at = Micros(self._store.runtime.clock.now() + round(pause_s * 1e6))
+        after_s = pause_s(restarts)
+        retry_at = Micros(self._store.runtime.clock.now() + round(after_s * 1e6))
         self._update(name, held, state="waiting", restarts=restarts, retry_at=retry_at, error=error)
-        self._note(name, held, f"{error}; it is started again in {pause_s:g} s", level="warning")
+        self._note(name, held, f"{error}; it is started again in {after_s:g} s", level="warning")
 
     def _fail(self, name: str, held: _HeldQuery, error: str) -> None:
         self._update(name, held, state="failed", error=error, restarts=held.row.restarts + 1)
@@ -350,37 +385,10 @@ class QueryHost:
 
     # drivers
 
-    def _driver(self, *, private: bool) -> DriverProcess:
-        """A driver for one more query: the shared one, else a spare one, else a new one; for a `private` one never the shared
-        one."""
-        shared = [each for each in self._drivers if not each.private]
-        if shared and not private and not self._driver_per_query:
-            return shared[-1]
-        self._spares.sort(key=lambda each: not each.ready)
-        driver = self._spares.pop(0) if self._spares else self._new_driver(warm=False)
-        driver.private = private
-        self._drivers.append(driver)
-        return driver
-
-    def _promoted(self, driver: DriverProcess) -> DriverProcess:
-        if driver in self._followers:
-            self._followers.remove(driver)
-        if driver not in self._drivers:
-            self._drivers.append(driver)
-        return driver
-
-    def _standby_driver(self, without: Collection[DriverProcess]) -> DriverProcess | None:
-        """A driver for one more hot standby, None while none of the spare ones has started."""
-        if self._followers and not self._driver_per_query:
-            return self._followers[-1]
-        ready = next((each for each in self._spares if each.ready and each not in without), None)
-        if ready is None:
-            if not self._spares and time.monotonic() >= self._next_spare_s:
-                self._spares.append(self._new_driver(warm=True))
-            return None
-        self._spares.remove(ready)
-        self._followers.append(ready)
-        return ready
+    def _standby_driver(self, row: QueryRow, without: DriverProcess | None) -> DriverProcess | None:
+        """A driver for the hot standby of a query, None while there is none."""
+        owner = self._owner(row)
+        return None if self._refusal(row, owner, standby=True) else self._pool.for_standby(owner, without)
 
     def _answer_questions(self) -> None:
         """Have a driver answer what is asked. Where there is none, one is started for it, which then is a spare one."""
@@ -394,10 +402,7 @@ class QueryHost:
             return
         self._asked &= found
         waiting = found - self._asked
-        drivers = [*self._spares, *(each for each in self._drivers if not each.private)]
-        ready = next((each for each in drivers if each.ready), None)
-        if waiting and not drivers and time.monotonic() >= self._next_spare_s:
-            self._spares.append(self._new_driver(warm=False))
+        ready = self._pool.for_question() if waiting else None
         if ready is not None:
             for ident in waiting:
                 ready.send(answer=ident)
@@ -406,23 +411,14 @@ class QueryHost:
     def _has_settled(self, held: _HeldQuery) -> bool:
         return held.change is not None and time.monotonic() - held.started_s >= _SETTLED_S
 
-    def _new_driver(self, *, warm: bool) -> DriverProcess:
-        return DriverProcess(self._addresses, self._conf, self._events, warm=warm)
-
     def _keep_spares(self) -> None:
-        """End drivers without queries that have been those of one query, and start a spare one unless something else starts,
-        which it would slow down."""
-        used = {held.driver for held in self._held.values()}
-        for driver in [each for each in self._drivers if each not in used and (each.private or self._driver_per_query)]:
-            self._drivers.remove(driver)
-            driver.end()
-        starting = any(held.driver is not None and not self._has_settled(held) for held in self._held.values())
-        starting = starting or any(not each.ready for each in (*self._drivers, *self._spares))
-        for driver in [each for each in self._followers if each not in self._standbys.drivers]:
-            self._followers.remove(driver)
-            self._spares.append(driver)
-        if len(self._spares) < self._spares_wanted and not starting and time.monotonic() >= self._next_spare_s:
-            self._spares.append(self._new_driver(warm=True))
+        """Keep spare drivers ready while there is room for another driver, and no query starts, which they would slow down."""
+        held = list(self._held.values())
+        starting = any(each.driver is not None and not self._has_settled(each) for each in held)
+        used = {each.driver for each in held if each.driver is not None}
+        needs, owners = self._reserved()
+        room = has_room_for_driver(self._capacity, needs, len(owners) + len(self._pool.standby_owners))
+        self._pool.keep_spares(used, self._standbys.drivers, more=room and not starting)
 
     # the end
 
@@ -430,7 +426,7 @@ class QueryHost:
         """End all runs after their micro-batches, and give all queries back."""
         self._draining = True
         self._standbys.drain()
-        for driver in [each for each in (*self._drivers, *self._spares) if not each.ready]:
+        for driver in self._pool.starting():
             self._ended(driver)  # nothing runs in one that still starts
         for name, held in self._held.items():
             if held.driver is not None and not held.stopping:
@@ -450,8 +446,3 @@ class QueryHost:
 
     def _note(self, name: str, held: _HeldQuery, message: str, *, level: str = "info") -> None:
         self._logs.note(name, message, level=level, version=held.row.version, epoch=held.row.epoch)
-
-
-def _pause_s(restarts: int) -> float:
-    """The pause before a restart. The first one is made at once: most drivers that end were killed, and a spare one waits."""
-    return 0.0 if restarts == 1 else min(2.0 ** min(restarts - 2, 32), limits.DEPLOYMENT_BACKOFF_S_MAX)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from anabranch import limits
-from anabranch.catalog.state.query import QueryRow, QueryStandby
+from anabranch.catalog.state.query import QueryNeeds, QueryRow, QueryStandby
 from anabranch.deployments import hosting
 from anabranch.errors import AnabranchError, Conflict
 from anabranch.model.ids import Micros
@@ -41,8 +41,8 @@ class _HeldStandby:
 
 
 class HotStandbys:
-    """Takes hot standbys, and says which driver takes over. `driver` gives a driver that is not among those given, or None
-    while others are starting."""
+    """Takes hot standbys, and says which driver takes over. `driver` gives a driver for the standby of a
+    query, other than the one that runs the query here; None while there is none."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class HotStandbys:
         logs: QueryLogs,
         *,
         lease_us: int,
-        driver: Callable[[Collection[DriverProcess]], DriverProcess | None],
+        driver: Callable[[QueryRow, DriverProcess | None], DriverProcess | None],
     ) -> None:
         self._store = store
         self._token = token
@@ -67,6 +67,11 @@ class HotStandbys:
     def drivers(self) -> set[DriverProcess]:
         """The drivers that hold standbys."""
         return {held.driver for held in self._held.values()}
+
+    @property
+    def needs(self) -> list[QueryNeeds]:
+        """What the queries need whose standbys are here."""
+        return [held.row.needs for held in self._held.values()]
 
     def look(self, rows: Mapping[str, QueryRow], running: Mapping[str, DriverProcess | None], now: Micros) -> None:
         """Take standbys that are wanted, and end those that are not. `running` are the queries that this host holds, with
@@ -157,7 +162,7 @@ class HotStandbys:
             return
         if time.monotonic() < self._again_s.get(name, 0.0):
             return
-        driver = self._driver([] if own is None else [own])
+        driver = self._driver(row, own)
         if driver is None:
             return
         standby = QueryStandby(self._token, os.getpid(), socket.gethostname(), self._until(), row.change)

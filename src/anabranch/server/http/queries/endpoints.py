@@ -41,6 +41,9 @@ _NEW: Final = (
     query_parameter("replace", FLAG, "The same: with `from`, drop the earlier results."),
     query_parameter("start", FLAG, "The same: whether it is to run."),
     query_parameter("standby", TEXT, "The same: what takes over when its driver or host ends, `warm` or `hot`."),
+    query_parameter("group", TEXT, "The same: the group whose driver it may share."),
+    query_parameter("cpus", {"type": "number"}, "The same: processors that a host sets aside for it."),
+    query_parameter("memory", TEXT, "The same: memory that a host sets aside for it, as `500MB`."),
     query_parameter("signature", TEXT, "The same: what `anabranch queries sign` writes."),
 )
 _BODY: Final[dict[str, Any]] = {

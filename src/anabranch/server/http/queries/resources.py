@@ -47,6 +47,9 @@ _ARGUMENTS: Final = {
     "trigger": "trigger",
     "start": "start",
     "standby": "standby",
+    "group": "group",
+    "cpus": "cpus",
+    "memory": "memory",
     "now": "now",
     "version": "version",
     "from": "start_from",
@@ -60,7 +63,7 @@ _ARGUMENTS: Final = {
 """The members of a body, and the arguments of the verbs that they are."""
 _OF_RUN: Final = ("from", "by", "replace")
 _CODE: Final = ("files", "signature")
-_OF_VERSION: Final = ("sql", "template", "parameters", "trigger", "start", "standby", *_CODE)
+_OF_VERSION: Final = ("sql", "template", "parameters", "trigger", "start", "standby", "group", "cpus", "memory", *_CODE)
 
 
 async def list_queries(call: HttpCall) -> Response:
@@ -188,6 +191,10 @@ def query_json(info: QueryInfo) -> dict[str, Any]:
         "retry_at": _time(info.retry_at),
         "error": info.error,
         "results": list(info.results),
+        "group": info.group,
+        "cpus": info.cpus,
+        "memory": info.memory,
+        "refused": info.refused,
         "standby": info.standby,
         "standby_state": info.standby_state,
         "standby_host": info.standby_host,
@@ -267,7 +274,11 @@ def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
         members["parameters"] = parse_pairs(parameters, "a parameter")
     if places := query.getlist("from"):
         members["from"] = places
-    members |= {name: query[name] for name in ("trigger", "by", "standby", "signature") if name in query}
+    members |= {
+        name: query[name] for name in ("trigger", "by", "standby", "group", "memory", "signature") if name in query
+    }
+    if "cpus" in query:
+        members["cpus"] = _decimal(query["cpus"])
     return members | {name: call.flag(name) for name in ("replace", "start") if name in query}
 
 
@@ -282,6 +293,13 @@ def _find(call: HttpCall) -> QueryInfo | None:
         return call.front.store.queries.get(_name(call))
     except QueryNotFound:
         return None
+
+
+def _decimal(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgument(f"expected cpus as a number, got '{text:.100}'") from None
 
 
 def _number(text: str) -> int:

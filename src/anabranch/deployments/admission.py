@@ -1,0 +1,86 @@
+"""Whether a host has room for a query. No I/O.
+
+A host sets aside what each of its queries says it needs, and memory for each driver. That is a plan, not a limit on what a
+query takes: it keeps a host from taking more than it can run well."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from anabranch import limits
+from anabranch.catalog.state.query import QueryNeeds, QueryRow
+from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import size_text, to_size
+from anabranch.model.names import check_plain_name
+
+__all__ = ["HostCapacity", "changed_needs", "has_room_for_driver", "is_announced", "refusal", "refused_text"]
+
+_ANNOUNCED_US = 30_000_000  # for which a refusal holds unless it is renewed
+
+
+@dataclass(frozen=True, slots=True)
+class HostCapacity:
+    """What a host has for queries: `cpus` processors, and `memory` in bytes for drivers and queries. It takes queries of
+    `groups` only; None: of all."""
+
+    cpus: float
+    memory: int
+    groups: frozenset[str] | None = None
+
+
+def refusal(
+    capacity: HostCapacity, held: Collection[QueryNeeds], needs: QueryNeeds, *, drivers: int, new_driver: bool
+) -> str | None:
+    """Why a host does not take a query, None if it does. It has the queries `held`, in so many `drivers`; with `new_driver`
+    the query needs one more."""
+    if capacity.groups is not None and needs.group not in capacity.groups:
+        return f"it does not serve the group '{needs.group}'"
+    cpus = capacity.cpus - sum(each.cpus for each in held)
+    if needs.cpus > cpus + 1e-9:
+        return f"the query needs {needs.cpus:g} processors, and {max(cpus, 0):g} of {capacity.cpus:g} are free"
+    memory = _free_memory(capacity, held, drivers)
+    wanted = needs.memory + new_driver * limits.DRIVER_BYTES
+    if wanted > memory:
+        driver = f", {size_text(limits.DRIVER_BYTES)} of it for a driver" if new_driver else ""
+        free = f"{size_text(max(memory, 0))} of {size_text(capacity.memory)} are free"
+        return f"the query needs {size_text(wanted)} of memory{driver}, and {free}"
+    return None
+
+
+def has_room_for_driver(capacity: HostCapacity, held: Collection[QueryNeeds], drivers: int) -> bool:
+    """True if a host with these queries and drivers may start one more driver ahead."""
+    return _free_memory(capacity, held, drivers) >= limits.DRIVER_BYTES
+
+
+def changed_needs(needs: QueryNeeds, group: str | None, cpus: float | None, memory: int | str | None) -> QueryNeeds:
+    """The needs with what is given in place of what was. Raises InvalidArgument."""
+    if cpus is not None and not 0 <= cpus <= limits.QUERY_CPUS_MAX:
+        raise InvalidArgument(f"expected cpus from 0 to {limits.QUERY_CPUS_MAX:,}, got {cpus}")
+    return QueryNeeds(
+        needs.group if group is None else check_plain_name(group, "group"),
+        needs.cpus if cpus is None else float(cpus),
+        needs.memory if memory is None else to_size(memory),
+    )
+
+
+def refused_text(row: QueryRow, now: int) -> str | None:
+    """Why hosts leave a query that waits for one; None if none has said so in the last half minute."""
+    found = row.refusal
+    if row.wanted != "running" or (row.lease is not None and row.lease.until > now):
+        return None
+    if found is None or now - found.at > _ANNOUNCED_US:
+        return None
+    return f"host {found.host} has no room: {found.reason}"
+
+
+def is_announced(row: QueryRow, host: str, reason: str, now: int) -> bool:
+    """True if the row says why hosts leave the query, and need not be changed for this host's reason."""
+    found = row.refusal
+    if found is None or now - found.at > _ANNOUNCED_US:
+        return False
+    return found.host != host or (found.reason == reason and now - found.at < _ANNOUNCED_US // 2)
+
+
+def _free_memory(capacity: HostCapacity, held: Collection[QueryNeeds], drivers: int) -> int:
+    return capacity.memory - drivers * limits.DRIVER_BYTES - sum(each.memory for each in held)
