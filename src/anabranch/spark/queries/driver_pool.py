@@ -98,8 +98,8 @@ class DriverPool:
 
     def keep_spares(self, used: Collection[DriverProcess], following: Collection[DriverProcess], *, more: bool) -> None:
         """End the drivers that are neither `used` nor `following` any more. One of the default group is kept for its next query,
-        or becomes a spare one; no driver goes from one group to another. With `more` start a spare one if one is missing, unless another
-        driver starts, which it would slow down."""
+        or becomes a spare one; no driver goes from one group to another. With `more` start a spare one if one is missing,
+        unless another driver starts, which it would slow down."""
         for driver in [each for each in self._with_queries if each not in used]:
             if driver.owner != DriverOwner(DEFAULT_GROUP):
                 self._with_queries.remove(driver)

@@ -135,7 +135,10 @@ class QueryHost:
         for name, row in rows.items():
             free = name not in self._held and not self._draining and hosting.is_free(row, now)
             if free and not self._standbys.leaves(row, now):
-                self._consider(row, now)
+                try:
+                    self._consider(row, now)
+                except AnabranchError as exc:  # it was deleted meanwhile; the host looks at the others
+                    QUERY_NOTED(query=name, note=exc)
         for name, held in list(self._held.items()):
             found = rows.get(name)
             if held.lost or found is None or found.epoch > held.row.epoch:
