@@ -138,14 +138,24 @@ def _has_idle_spare(host: int, driver: int, count: int) -> bool:
     if len(others) < count or any(time.time() - each.create_time() < 10 for each in others):
         return False
     trees = [[each, *each.children(recursive=True)] for each in others]
-    for process in itertools.chain(*trees):
-        process.cpu_percent()
+    _ = [_cpu_percent(process) for process in itertools.chain(*trees)]  # the start of what is measured next
     time.sleep(2)
-    return min(sum(each.cpu_percent() for each in tree if each.is_running()) for tree in trees) < 10
+    return min(sum(map(_cpu_percent, tree)) for tree in trees) < 10
+
+
+def _cpu_percent(process: psutil.Process) -> float:
+    """Since the last call; 0 of one that has ended."""
+    try:
+        return process.cpu_percent()
+    except psutil.Error:
+        return 0.0
 
 
 def _is_driver(process: psutil.Process) -> bool:
-    return "anabranch.spark.queries.driver" in process.cmdline()
+    try:
+        return "anabranch.spark.queries.driver" in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
 
 
 def _holder(store: ab.Store) -> tuple[int | None, int]:
