@@ -1,4 +1,4 @@
-"""What the tables of endpoints share: parameters, bodies and answers as objects of OpenAPI 3.1."""
+"""What the tables of endpoints share: schemas, parameters, bodies and answers as objects of OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.server.http.read import TYPES
+
+TEXT: Final = {"type": "string"}
+TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+TEXTS: Final = {"type": "object", "additionalProperties": TEXT}
+INTEGER: Final = {"type": "integer"}
+COUNT: Final = {"type": "integer", "minimum": 0}
+FLAG: Final = {"type": "boolean"}
+BINARY: Final = {"type": "string", "format": "binary"}
+NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"}
 
 
 def query_parameter(name: str, kind: Mapping[str, Any], description: str) -> Mapping[str, Any]:
@@ -25,9 +34,28 @@ def count_type(most: int, default: int | None = None) -> Mapping[str, Any]:
     return kind if default is None else {**kind, "default": default}
 
 
+def reference(schema: str) -> Mapping[str, Any]:
+    """The schema of this name."""
+    return {"$ref": f"#/components/schemas/{schema}"}
+
+
+def list_of(kind: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of a list."""
+    return {"type": "array", "items": kind}
+
+
+def page_of(schema: str) -> Mapping[str, Any]:
+    """The schema of a page of items, with the address of the next one."""
+    return {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {"items": list_of(reference(schema)), "next": TEXT_OR_NULL},
+    }
+
+
 def json_content(schema: str) -> Mapping[str, Any]:
     """A body or an answer in JSON of this schema."""
-    return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}}
+    return {"content": {"application/json": {"schema": reference(schema)}}}
 
 
 def json_answer(schema: str, description: str, status: str = "200") -> Mapping[str, Mapping[str, Any]]:
@@ -35,8 +63,6 @@ def json_answer(schema: str, description: str, status: str = "200") -> Mapping[s
     return {status: {"description": description, **json_content(schema)}}
 
 
-TEXT: Final = {"type": "string"}
-FLAG: Final = {"type": "boolean"}
 PLACE: Final = "`head`, `tail`, a stream cut, an event pointer, a time (ISO 8601, or µs since 1970)."
 BY: Final = query_parameter("by", {"type": "string", "enum": ["append", "event"]}, "Which time a time is.")
 KEY: Final = header_parameter(
@@ -50,10 +76,10 @@ PAGE: Final = (
     query_parameter("tag", TEXT, "`owner` or `owner=plant-7`."),
 )
 READ_TYPES: Final = {
-    TYPES["json"]: {"schema": {"$ref": "#/components/schemas/Page"}},
+    TYPES["json"]: {"schema": reference("Page")},
     TYPES["ndjson"]: {"schema": TEXT},
-    TYPES["arrow"]: {"schema": {"type": "string", "format": "binary"}},
-    TYPES["parquet"]: {"schema": {"type": "string", "format": "binary"}},
+    TYPES["arrow"]: {"schema": BINARY},
+    TYPES["parquet"]: {"schema": BINARY},
     TYPES["sse"]: {"schema": TEXT},
 }
 READ_ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -12,7 +12,9 @@ from anabranch.server.http.bytes.endpoints import BYTES_ENDPOINTS
 from anabranch.server.http.bytes.upload_page import upload_page
 from anabranch.server.http.calls import call_verb, run_verbs
 from anabranch.server.http.described import (
+    BINARY,
     BY,
+    COUNT,
     FLAG,
     KEY,
     OF_KEY,
@@ -25,6 +27,7 @@ from anabranch.server.http.described import (
     json_answer,
     json_content,
     query_parameter,
+    reference,
 )
 from anabranch.server.http.docs import docs_page, openapi_document
 from anabranch.server.http.durable_streams.endpoints import DURABLE_STREAMS
@@ -52,18 +55,18 @@ async def read_or_follow(call: HttpCall) -> Response:
 
 
 _EVENT_TYPES: Final = {
-    "application/json": {"schema": {"$ref": "#/components/schemas/Events"}},
+    "application/json": {"schema": reference("Events")},
     "application/x-ndjson": {"schema": TEXT},
-    "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
-    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+    "application/vnd.apache.arrow.stream": {"schema": BINARY},
+    "application/octet-stream": {"schema": BINARY},
 }
 _APPEND: Final = (
     query_parameter("atomic", FLAG, "All events become visible at once or not at all."),
     header_parameter(
         "Producer-Id", TEXT, "With the next two: the request takes effect once, however often it is sent."
     ),
-    header_parameter("Producer-Epoch", {"type": "integer", "minimum": 0}, "A later one fences off the one before."),
-    header_parameter("Producer-Seq", {"type": "integer", "minimum": 0}, "The request's number in the epoch, from 0."),
+    header_parameter("Producer-Epoch", COUNT, "A later one fences off the one before."),
+    header_parameter("Producer-Seq", COUNT, "The request's number in the epoch, from 0."),
     header_parameter("Anabranch-Key", TEXT, "Of a raw event: its routing key, percent-encoded."),
     header_parameter("Anabranch-Time", TEXT, "Of a raw event: its event time."),
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from anabranch.server.http.bytes import upload
 from anabranch.server.http.bytes.download import download
 from anabranch.server.http.bytes.headers import TUS
+from anabranch.server.http.described import BINARY, COUNT, TEXT, header_parameter
 from anabranch.server.http.endpoints import Endpoint
 
 _PATH: Final = "/v1/streams/{scope}/{name}/bytes"
@@ -19,10 +19,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
 }
-_TEXT: Final = {"type": "string"}
-_NUMBER: Final = {"type": "integer", "minimum": 0}
-_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
-_BODY: Final = {"content": {"application/offset+octet-stream": _BINARY, "*/*": _BINARY}}
+_BODY: Final = {"content": {"application/offset+octet-stream": {"schema": BINARY}, "*/*": {"schema": BINARY}}}
 
 
 def is_upload(method: str, path: str) -> bool:
@@ -30,23 +27,27 @@ def is_upload(method: str, path: str) -> bool:
     return method in ("POST", "PATCH") and _FILE.fullmatch(path) is not None
 
 
-def _header(name: str, kind: Mapping[str, Any], description: str) -> Mapping[str, Any]:
-    return {"name": name, "in": "header", "schema": kind, "description": description}
-
-
-_LENGTH: Final = _header("Upload-Length", _NUMBER, "Bytes of the whole file.")
-_COMPLETE: Final = _header("Upload-Complete", {**_TEXT, "enum": ["?0", "?1"]}, "Whether the file ends with this body.")
-_CHECKSUM: Final = _header("Upload-Checksum", _TEXT, "`sha1` or `sha256`, and the body's in base64: verified first.")
-_DIGEST: Final = _header("Repr-Digest", _TEXT, "`sha-256=:BASE64:` of the whole file: verified before it is finished.")
-_KEY: Final = _header("Idempotency-Key", {"type": "string", "maxLength": 512}, "Asked again with it, it exists.")
+_LENGTH: Final = header_parameter("Upload-Length", COUNT, "Bytes of the whole file.")
+_COMPLETE: Final = header_parameter(
+    "Upload-Complete", {**TEXT, "enum": ["?0", "?1"]}, "Whether the file ends with this body."
+)
+_CHECKSUM: Final = header_parameter(
+    "Upload-Checksum", TEXT, "`sha1` or `sha256`, and the body's in base64: verified first."
+)
+_DIGEST: Final = header_parameter(
+    "Repr-Digest", TEXT, "`sha-256=:BASE64:` of the whole file: verified before it is finished."
+)
+_KEY: Final = header_parameter(
+    "Idempotency-Key", {"type": "string", "maxLength": 512}, "Asked again with it, it exists."
+)
 
 BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         *("POST", _PATH, upload.create, None, "verb", "create_upload", "Upload a file, or begin to"),
         parameters=(
             _LENGTH,
-            _header("Upload-Defer-Length", {**_TEXT, "enum": ["1"]}, "The length comes later."),
-            _header("Upload-Metadata", _TEXT, "`filename BASE64,filetype BASE64`."),
+            header_parameter("Upload-Defer-Length", {**TEXT, "enum": ["1"]}, "The length comes later."),
+            header_parameter("Upload-Metadata", TEXT, "`filename BASE64,filetype BASE64`."),
             _COMPLETE,
             _CHECKSUM,
             _DIGEST,
@@ -59,7 +60,7 @@ BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         *("PATCH", _PATH, upload.append, "write", "stream", "append_upload", "Go on with an upload at its offset"),
         parameters=(
-            {**_header("Upload-Offset", _NUMBER, "How many bytes it has."), "required": True},
+            {**header_parameter("Upload-Offset", COUNT, "How many bytes it has."), "required": True},
             _LENGTH,
             _COMPLETE,
             _CHECKSUM,
@@ -77,10 +78,12 @@ BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         *("GET", _PATH, download, "read", "stream", "download", "Download a byte stream, or a range of it"),
         parameters=(
-            _header("Range", _TEXT, "`bytes=FIRST-LAST`, `bytes=FIRST-`, `bytes=-COUNT`. Of several, all is sent."),
-            _header("If-Range", _TEXT, "An ETag: the range is of that state, or all is sent."),
-            _header("If-None-Match", _TEXT, "An ETag."),
-            _header("If-Match", _TEXT, "An ETag."),
+            header_parameter(
+                "Range", TEXT, "`bytes=FIRST-LAST`, `bytes=FIRST-`, `bytes=-COUNT`. Of several, all is sent."
+            ),
+            header_parameter("If-Range", TEXT, "An ETag: the range is of that state, or all is sent."),
+            header_parameter("If-None-Match", TEXT, "An ETag."),
+            header_parameter("If-Match", TEXT, "An ETag."),
         ),
         answers={
             "200": {"description": "All bytes.", "content": {"*/*": {"schema": {}}}},

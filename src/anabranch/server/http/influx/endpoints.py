@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
+from anabranch.server.http.described import FLAG, TEXT, query_parameter
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.credentials import influx_token
@@ -17,8 +17,6 @@ from anabranch.server.http.influx.write import influx_write
 
 VERSION: Final = "1.6.7"
 """The release of InfluxDB whose language and API these are."""
-_TEXT: Final = {"type": "string"}
-_FLAG: Final = {"type": "boolean"}
 
 
 async def influx_ping(call: HttpCall) -> Response:
@@ -27,23 +25,21 @@ async def influx_ping(call: HttpCall) -> Response:
     return Response(status_code=204)
 
 
-def _query(name: str, kind: Mapping[str, Any], description: str) -> Mapping[str, Any]:
-    return {"name": name, "in": "query", "schema": kind, "description": description}
-
-
-_DATABASE: Final = _query("db", _TEXT, "The scope.")
+_DATABASE: Final = query_parameter("db", TEXT, "The scope.")
 _QUERY: Final = (
-    _query("q", _TEXT, "Statements of InfluxQL, separated by `;`. By POST also in a form."),
+    query_parameter("q", TEXT, "Statements of InfluxQL, separated by `;`. By POST also in a form."),
     _DATABASE,
-    _query("epoch", {**_TEXT, "enum": ["ns", "u", "ms", "s", "m", "h"]}, "Times as numbers of this unit."),
-    _query("params", _TEXT, "A JSON object with the values of `$name`."),
-    _query("chunked", _FLAG, "Answer in pieces, one a line."),
-    _query("chunk_size", {"type": "integer", "minimum": 1}, "Rows of a piece."),
-    _query("pretty", _FLAG, "Indent the answer."),
+    query_parameter("epoch", {**TEXT, "enum": ["ns", "u", "ms", "s", "m", "h"]}, "Times as numbers of this unit."),
+    query_parameter("params", TEXT, "A JSON object with the values of `$name`."),
+    query_parameter("chunked", FLAG, "Answer in pieces, one a line."),
+    query_parameter("chunk_size", {"type": "integer", "minimum": 1}, "Rows of a piece."),
+    query_parameter("pretty", FLAG, "Indent the answer."),
 )
 _WRITE: Final = (
     _DATABASE,
-    _query("precision", {**_TEXT, "enum": ["ns", "u", "ms", "s", "m", "h"]}, "The unit of the times. Default: `ns`."),
+    query_parameter(
+        "precision", {**TEXT, "enum": ["ns", "u", "ms", "s", "m", "h"]}, "The unit of the times. Default: `ns`."
+    ),
 )
 _RESULTS: Final = {
     "200": {"description": "The results.", "content": {"application/json": {"schema": {"type": "object"}}}}
@@ -96,7 +92,7 @@ INFLUX: Final[tuple[Endpoint, ...]] = (
         name="influx_write",
         summary="Append events by InfluxDB's line protocol",
         parameters=_WRITE,
-        body={"required": True, "content": {"text/plain": {"schema": _TEXT}}},
+        body={"required": True, "content": {"text/plain": {"schema": TEXT}}},
         answers={"204": {"description": "All events are durable."}, **_ERROR},
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from anabranch.server.http.described import TEXT, query_parameter
 from anabranch.server.http.endpoints import Endpoint, Handler
 from anabranch.server.http.passwords import password_token
 from anabranch.server.http.prometheus.query import prometheus_query, prometheus_query_range
@@ -18,19 +19,18 @@ from anabranch.server.http.prometheus.series import (
 )
 
 _BELOW: Final = "/prometheus/{scope}/api/v1"
-_TEXT: Final = {"type": "string"}
 
 
-def _query(name: str, description: str, kind: Mapping[str, Any] = _TEXT) -> Mapping[str, Any]:
-    return {"name": name, "in": "query", "schema": kind, "description": description}
+def _query(name: str, description: str) -> Mapping[str, Any]:
+    return query_parameter(name, TEXT, description)
 
 
-_SCOPE: Final = {"name": "scope", "in": "path", "required": True, "schema": _TEXT, "description": "The scope."}
+_SCOPE: Final = {"name": "scope", "in": "path", "required": True, "schema": TEXT, "description": "The scope."}
 _PROMQL: Final = _query("query", "A query in PromQL. By POST also in a form, as all parameters.")
 _TIMEOUT: Final = _query("timeout", "The time that the query may take, in seconds or such as `30s`.")
 _START: Final = _query("start", "A time in seconds since 1970, or by RFC 3339.")
 _END: Final = _query("end", "A time, inclusive.")
-_LABEL: Final = {"name": "label", "in": "path", "required": True, "schema": _TEXT, "description": "The label."}
+_LABEL: Final = {"name": "label", "in": "path", "required": True, "schema": TEXT, "description": "The label."}
 _SELECTED: Final = (
     _query("match[]", 'A selector of series such as `cpu{host="a"}`; it may be given several times.'),
     _START,
