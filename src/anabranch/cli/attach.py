@@ -7,40 +7,44 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.archive import TrustedOption
-from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_store
+from anabranch.cli.options import JsonOption, StoreOption, TruncateTimesOption, invocation, new_app, open_store
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 
 app = new_app()
 
+_Url = Annotated[
+    str,
+    typer.Argument(metavar="URL", help="An archive, a folder or bucket of Parquet files, or one such file."),
+]
+_Name = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="The stream's name here; an archive has one of its own.")
+]
+_Key = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column with the routing key.")]
+_Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column with the event time.")]
+_Stream = Annotated[
+    str | None, typer.Option("--stream", metavar="ID", help="Which one, where a store's files hold several.")
+]
+_Checksums = Annotated[
+    bool, typer.Option("--checksums", help="Sum up all bytes now, so that any later change is noticed.")
+]
+_Confirm = Annotated[
+    bool,
+    typer.Option("--confirm", help="After a restore or rebuild: let what was attached from URL be read again."),
+]
+
 
 @app.command()
 def attach(
-    url: Annotated[
-        str,
-        typer.Argument(metavar="URL", help="An archive, a folder or bucket of Parquet files, or one such file."),
-    ],
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The stream's name here; an archive has one of its own.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column with the routing key.")] = None,
-    time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="The column with the event time.")
-    ] = None,
-    stream: Annotated[
-        str | None, typer.Option("--stream", metavar="ID", help="Which one, where a store's files hold several.")
-    ] = None,
-    checksums: Annotated[
-        bool, typer.Option("--checksums", help="Sum up all bytes now, so that any later change is noticed.")
-    ] = False,
-    truncate_times: Annotated[
-        bool, typer.Option("--truncate-times", help="Cut digits beyond µs off times, which are refused otherwise.")
-    ] = False,
-    confirm: Annotated[
-        bool,
-        typer.Option("--confirm", help="After a restore or rebuild: let what was attached from URL be read again."),
-    ] = False,
+    url: _Url,
+    name: _Name = None,
+    key: _Key = None,
+    time: _Time = None,
+    stream: _Stream = None,
+    checksums: _Checksums = False,
+    truncate_times: TruncateTimesOption = False,
+    confirm: _Confirm = False,
     trusted: TrustedOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,

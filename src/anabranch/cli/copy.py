@@ -29,36 +29,43 @@ if TYPE_CHECKING:
 
 app = new_app()
 
+_Target = Annotated[str, typer.Argument(metavar="TARGET", help="The new stream, as scope/name.")]
+_Condition = Annotated[
+    str | None,
+    typer.Option("--where", metavar="CONDITION", help="Copy only events for which this is true, in SQL."),
+]
+_Key = Annotated[
+    list[str] | None, typer.Option("--key", metavar="KEY", help="Copy only events with this key; repeatable.")
+]
+_Independent = Annotated[bool, typer.Option("--independent", help="Copy the bytes too, so that no blob is shared.")]
+_Follow = Annotated[bool, typer.Option("--follow", help="Keep the copy up to date with new events.")]
+_Idle = Annotated[
+    str | None, typer.Option("--idle", metavar="TIME", help="Follow until nothing new came for so long, as 30s.")
+]
+_Lasting = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Follow for so long, as 8h.")]
+_Events = Annotated[
+    int | None, typer.Option("--events", metavar="N", min=0, help="Follow until so many new events were copied.")
+]
+
 
 @app.command()
 def copy(
     stream: RangeArgument,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The new stream, as scope/name.")],
+    target: _Target,
     start: FromOption = None,
     end: ToOption = None,
     by: ByOption = "append",
-    condition: Annotated[
-        str | None,
-        typer.Option("--where", metavar="CONDITION", help="Copy only events for which this is true, in SQL."),
-    ] = None,
-    key: Annotated[
-        list[str] | None, typer.Option("--key", metavar="KEY", help="Copy only events with this key; repeatable.")
-    ] = None,
+    condition: _Condition = None,
+    key: _Key = None,
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
     to_keys: ToKeysOption = None,
-    independent: Annotated[
-        bool, typer.Option("--independent", help="Copy the bytes too, so that no blob is shared.")
-    ] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Keep the copy up to date with new events.")] = False,
-    idle: Annotated[
-        str | None, typer.Option("--idle", metavar="TIME", help="Follow until nothing new came for so long, as 30s.")
-    ] = None,
-    lasting: Annotated[str | None, typer.Option("--for", metavar="TIME", help="Follow for so long, as 8h.")] = None,
-    events: Annotated[
-        int | None, typer.Option("--events", metavar="N", min=0, help="Follow until so many new events were copied.")
-    ] = None,
+    independent: _Independent = False,
+    follow: _Follow = False,
+    idle: _Idle = None,
+    lasting: _Lasting = None,
+    events: _Events = None,
     window: WindowOption = 4,
     as_json: JsonOption = False,
     store: StoreOption = None,

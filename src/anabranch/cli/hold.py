@@ -11,9 +11,12 @@ import typer
 
 from anabranch.cli.options import (
     JsonOption,
+    KeyOption,
+    SchemaOption,
     StoreOption,
     StreamArgument,
     TagOption,
+    TimeOption,
     invocation,
     open_catalog,
     parse_tags,
@@ -38,15 +41,9 @@ def hold(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND…", help="What to run meanwhile; without, until Ctrl-C.")
     ] = None,
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="TEXT", help="Columns as 'name:type, name:type'.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")
-    ] = None,
+    schema: SchemaOption = None,
+    key: KeyOption = None,
+    time: TimeOption = None,
     segments: Annotated[int, typer.Option("--segments", metavar="N", help="Segments of equal key range.")] = 1,
     tag: TagOption = None,
     store: StoreOption = None,

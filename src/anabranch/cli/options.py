@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 from typer.core import TyperOption
 
+from anabranch.cli.formats import Format
 from anabranch.cli.verbs import DEFAULT_STORE, ROOT_OPTIONS, STORE_VARIABLE
 from anabranch.core.pairs import parse_pairs
 from anabranch.remote.address import is_broker
@@ -51,6 +52,20 @@ MatchOption = Annotated[
     typer.Option(
         "--match", metavar="GLOB", help="Only those whose name matches: 'sensor-*'; with a slash, the full name."
     ),
+]
+SchemaOption = Annotated[
+    str | None, typer.Option("--schema", metavar="TEXT", help="Columns as 'name:type, name:type'.")
+]
+KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")]
+TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
+]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")]
+InternalOption = Annotated[bool, typer.Option("--internal", help="The store's own streams too.")]
+TruncateTimesOption = Annotated[
+    bool, typer.Option("--truncate-times", help="Cut digits beyond µs off times, which are refused otherwise.")
 ]
 
 

@@ -79,13 +79,16 @@ def _translated(file: Path, dialect: str) -> str:
 
 _STOPPING = "stopping after the micro-batch in progress; a second signal ends it at once"
 
+_Once = Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
 
 @app.command()
 def run(
     file: FileArgument,
     name: _Name = None,
     dialect: DialectOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")] = False,
+    once: _Once = False,
     flush: _Flush = False,
     param: ParamOption = None,
     wheel: WheelOption = None,
@@ -101,7 +104,7 @@ def run(
     also: _Also = False,
     collect: _Collect = False,
     form: _Form = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: _Quiet = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,

@@ -12,7 +12,7 @@ import typer
 
 from anabranch.cli.formats import Format
 from anabranch.cli.interrupts import deferred
-from anabranch.cli.options import JsonOption, OutputOption, StoreOption, new_app, open_store, store_path
+from anabranch.cli.options import FormatOption, JsonOption, OutputOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import to_duration, to_size
@@ -20,28 +20,29 @@ from anabranch.remote.address import is_broker
 
 app = new_app()
 
+_Sql = Annotated[str | None, typer.Argument(metavar="[SQL]", help="The query; - is stdin.", show_default=False)]
+_File = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Take the query from a file.")]
+_AllowFiles = Annotated[
+    bool, typer.Option("--allow-files", help="Let the query use files of this machine and DuckDB's extensions.")
+]
+_Timeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="DURATION", help="Stop the query after this time, such as 30s.")
+]
+_Memory = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="SIZE", help="Memory that it may use, such as 2GiB; more spills to disk."),
+]
+
 
 @app.command()
 def query(
-    sql: Annotated[
-        str | None, typer.Argument(metavar="[SQL]", help="The query; - is stdin.", show_default=False)
-    ] = None,
-    file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Take the query from a file.")] = None,
-    allow_files: Annotated[
-        bool, typer.Option("--allow-files", help="Let the query use files of this machine and DuckDB's extensions.")
-    ] = False,
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="Stop the query after this time, such as 30s.")
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option("--memory", metavar="SIZE", help="Memory that it may use, such as 2GiB; more spills to disk."),
-    ] = None,
+    sql: _Sql = None,
+    file: _File = None,
+    allow_files: _AllowFiles = False,
+    timeout: _Timeout = None,
+    memory: _Memory = None,
     dialect: DialectOption = None,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
-    ] = None,
+    form: FormatOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,

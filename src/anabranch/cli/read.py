@@ -10,6 +10,8 @@ import typer
 
 from anabranch.cli.formats import Format
 from anabranch.cli.options import (
+    FollowOption,
+    FormatOption,
     JsonOption,
     OutputOption,
     StoreOption,
@@ -39,14 +41,9 @@ StartOption = Annotated[
 EndOption = Annotated[
     str | None, typer.Option("--to", metavar="PLACE", help="End before this place; default: the tail as of now.")
 ]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")]
 LimitOption = Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many events.")]
 ColumnsOption = Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")]
 MetaOption = Annotated[bool, typer.Option("--meta", help="Add _pointer and _appended to each event.")]
-FormatOption = Annotated[
-    Format | None,
-    typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
-]
 
 
 @app.command()

@@ -20,23 +20,28 @@ if TYPE_CHECKING:
 
 app = new_app()
 
+_Between = Annotated[
+    tuple[str, str],
+    typer.Option("--between", metavar="START END", help="The range: from START on, before END. Times, or as -2h."),
+]
+_With = Annotated[
+    str | None,
+    typer.Option("--with", metavar="STREAM", help="The replacement: a stream, or scope/name\\[start,end]."),
+]
+_Nothing = Annotated[bool, typer.Option("--with-nothing", help="Remove the events, and put nothing there.")]
+_By = Annotated[
+    str,
+    typer.Option("--by", metavar="event|append", help="Which times are meant: the events' own, or of appending."),
+]
+
 
 @app.command()
 def replace(
     stream: StreamArgument,
-    between: Annotated[
-        tuple[str, str],
-        typer.Option("--between", metavar="START END", help="The range: from START on, before END. Times, or as -2h."),
-    ],
-    with_: Annotated[
-        str | None,
-        typer.Option("--with", metavar="STREAM", help="The replacement: a stream, or scope/name\\[start,end]."),
-    ] = None,
-    nothing: Annotated[bool, typer.Option("--with-nothing", help="Remove the events, and put nothing there.")] = False,
-    by: Annotated[
-        str,
-        typer.Option("--by", metavar="event|append", help="Which times are meant: the events' own, or of appending."),
-    ] = "event",
+    between: _Between,
+    with_: _With = None,
+    nothing: _Nothing = False,
+    by: _By = "event",
     window: WindowOption = 4,
     yes: YesOption = False,
     as_json: JsonOption = False,

@@ -17,40 +17,47 @@ if TYPE_CHECKING:
     from anabranch.store import Subscriber
     from anabranch.streams.retention.policy import Release, Retention
 
+_Age = Annotated[str | None, typer.Option("--for", metavar="AGE", help="Remove events older than this: 7d, 12h, 30m.")]
+_Size = Annotated[
+    str | None,
+    typer.Option("--bytes", metavar="SIZE", help="Keep so many of the newest bytes: 500MB, 10GB, 10GiB."),
+]
+_AgeMin = Annotated[
+    str | None,
+    typer.Option("--at-least-for", metavar="AGE", help="Keep events younger than this, regardless of --bytes."),
+]
+_SizeMin = Annotated[
+    str | None,
+    typer.Option("--at-least-bytes", metavar="SIZE", help="Keep at least this much, regardless of --for."),
+]
+_Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group",
+        metavar="GROUP",
+        help="Let go what this reader group, and each other one named so, has read.",
+    ),
+]
+_Checkpointed = Annotated[
+    bool,
+    typer.Option(
+        "--checkpointed", help="With --group: remove events before its last checkpoint, not those that it has read."
+    ),
+]
+_Forever = Annotated[bool, typer.Option("--forever", help="Let nothing go any more.")]
+_Now = Annotated[bool, typer.Option("--now", help="Carry it out at once, not with the next upkeep.")]
+
 
 def retain(
     stream: StreamArgument,
-    age: Annotated[
-        str | None, typer.Option("--for", metavar="AGE", help="Remove events older than this: 7d, 12h, 30m.")
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option("--bytes", metavar="SIZE", help="Keep so many of the newest bytes: 500MB, 10GB, 10GiB."),
-    ] = None,
-    age_min: Annotated[
-        str | None,
-        typer.Option("--at-least-for", metavar="AGE", help="Keep events younger than this, regardless of --bytes."),
-    ] = None,
-    size_min: Annotated[
-        str | None,
-        typer.Option("--at-least-bytes", metavar="SIZE", help="Keep at least this much, regardless of --for."),
-    ] = None,
-    groups: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--group",
-            metavar="GROUP",
-            help="Let go what this reader group, and each other one named so, has read.",
-        ),
-    ] = None,
-    checkpointed: Annotated[
-        bool,
-        typer.Option(
-            "--checkpointed", help="With --group: remove events before its last checkpoint, not those that it has read."
-        ),
-    ] = False,
-    forever: Annotated[bool, typer.Option("--forever", help="Let nothing go any more.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="Carry it out at once, not with the next upkeep.")] = False,
+    age: _Age = None,
+    size: _Size = None,
+    age_min: _AgeMin = None,
+    size_min: _SizeMin = None,
+    groups: _Groups = None,
+    checkpointed: _Checkpointed = False,
+    forever: _Forever = False,
+    now: _Now = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,

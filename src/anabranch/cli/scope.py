@@ -8,6 +8,7 @@ import typer
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.options import (
+    InternalOption,
     JsonOption,
     MatchOption,
     StoreOption,
@@ -130,7 +131,7 @@ def delete(
 def copy(
     source: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope to copy.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The scope of the copies; made if need be.")],
-    internal: Annotated[bool, typer.Option("--internal", help="The store's own streams too.")] = False,
+    internal: InternalOption = False,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Ephemeral streams too; their copies last.")] = False,
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,

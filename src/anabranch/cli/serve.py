@@ -31,41 +31,56 @@ def _port(name: str) -> Any:
     return typer.Option(f"--{name}-port", metavar="PORT", help=f"The port of {name}; 0 takes a free one.")
 
 
+_Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings as TOML. Default: ANABRANCH_SERVER_CONFIG."),
+]
+_Host = Annotated[
+    str | None, typer.Option("--host", metavar="HOST", help="The interface to listen on. Default: 127.0.0.1.")
+]
+_FlightPort = Annotated[int | None, _port("flight")]
+_HttpPort = Annotated[int | None, _port("http")]
+_GrpcPort = Annotated[int | None, _port("grpc")]
+_Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", help="Processes that serve HTTP on one socket.")
+]
+_Auth = Annotated[
+    str | None,
+    typer.Option("--auth", metavar="KIND", help="Who may enter: tokens, or off. Default: off on loopback."),
+]
+_TlsCertificate = Annotated[
+    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="The certificate chain, in PEM.")
+]
+_TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, in PEM.")]
+_DevTls = Annotated[bool | None, typer.Option("--dev-tls", help="Make a certificate for this start.")]
+_Insecure = Annotated[
+    bool | None, typer.Option("--insecure", help="Serve other machines without TLS or authentication.")
+]
+_Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, as in the file; several times."),
+]
+_PrintConfig = Annotated[
+    bool, typer.Option("--print-config", help="Print all settings and where each came from, and exit.")
+]
+
+
 @app.command()
 def serve(
     context: typer.Context,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Settings as TOML. Default: ANABRANCH_SERVER_CONFIG."),
-    ] = None,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="HOST", help="The interface to listen on. Default: 127.0.0.1.")
-    ] = None,
-    flight_port: Annotated[int | None, _port("flight")] = None,
-    http_port: Annotated[int | None, _port("http")] = None,
-    grpc_port: Annotated[int | None, _port("grpc")] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", help="Processes that serve HTTP on one socket.")
-    ] = None,
-    auth: Annotated[
-        str | None,
-        typer.Option("--auth", metavar="KIND", help="Who may enter: tokens, or off. Default: off on loopback."),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option("--tls-certificate", metavar="FILE", help="The certificate chain, in PEM.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, in PEM.")] = None,
-    dev_tls: Annotated[bool | None, typer.Option("--dev-tls", help="Make a certificate for this start.")] = None,
-    insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Serve other machines without TLS or authentication.")
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, as in the file; several times."),
-    ] = None,
-    print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print all settings and where each came from, and exit.")
-    ] = False,
+    config: _Config = None,
+    host: _Host = None,
+    flight_port: _FlightPort = None,
+    http_port: _HttpPort = None,
+    grpc_port: _GrpcPort = None,
+    workers: _Workers = None,
+    auth: _Auth = None,
+    tls_certificate: _TlsCertificate = None,
+    tls_key: _TlsKey = None,
+    dev_tls: _DevTls = None,
+    insecure: _Insecure = None,
+    sets: _Sets = None,
+    print_config: _PrintConfig = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:

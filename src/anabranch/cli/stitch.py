@@ -36,29 +36,33 @@ if TYPE_CHECKING:
 
 app = new_app()
 
+_Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="STREAM...", help="The streams in their order, or ranges of them: scope/name\\[start,end]."),
+]
+_Into = Annotated[str, typer.Option("--into", metavar="STREAM", help="The new stream, as scope/name.")]
+_DropSources = Annotated[
+    bool, typer.Option("--drop-sources", help="Delete the sources with it; the new stream may take one's name.")
+]
+_Deduplicate = Annotated[
+    str | None,
+    typer.Option(
+        "--deduplicate", metavar="COLUMNS", help="Leave out events that repeat another in these: a,b. Moves bytes."
+    ),
+]
+_Prefer = Annotated[
+    str | None,
+    typer.Option("--prefer", metavar="NUMBERS", help="Whose events stay, by the streams' numbers from 1 on: 2,1."),
+]
+
 
 @app.command()
 def stitch(
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="STREAM...", help="The streams in their order, or ranges of them: scope/name\\[start,end]."
-        ),
-    ],
-    into: Annotated[str, typer.Option("--into", metavar="STREAM", help="The new stream, as scope/name.")],
-    drop_sources: Annotated[
-        bool, typer.Option("--drop-sources", help="Delete the sources with it; the new stream may take one's name.")
-    ] = False,
-    deduplicate: Annotated[
-        str | None,
-        typer.Option(
-            "--deduplicate", metavar="COLUMNS", help="Leave out events that repeat another in these: a,b. Moves bytes."
-        ),
-    ] = None,
-    prefer: Annotated[
-        str | None,
-        typer.Option("--prefer", metavar="NUMBERS", help="Whose events stay, by the streams' numbers from 1 on: 2,1."),
-    ] = None,
+    sources: _Sources,
+    into: _Into,
+    drop_sources: _DropSources = False,
+    deduplicate: _Deduplicate = None,
+    prefer: _Prefer = None,
     by: ByOption = "append",
     from_store: FromStoreOption = None,
     from_blobs: FromBlobsOption = None,

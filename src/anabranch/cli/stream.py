@@ -4,140 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.autoscale import (
-    BytesOption,
-    EventsOption,
-    FactorOption,
-    MinimumOption,
-    autoscale,
-    rate_policy,
-)
-from anabranch.cli.check_values import CheckOption, parse_checks
+from anabranch.cli.autoscale import autoscale
 from anabranch.cli.check_values import check as check_values
 from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.create_stream import create
 from anabranch.cli.hold import hold, keep
 from anabranch.cli.limit import limit
 from anabranch.cli.options import (
+    InternalOption,
     JsonOption,
     MatchOption,
     StoreOption,
     StreamArgument,
-    TagOption,
     WithTagOption,
     new_app,
     open_catalog,
     open_store,
-    parse_tags,
     split_list,
     store_path,
 )
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.ranges import ByOption, time_kind
-from anabranch.cli.retain import policy_from_options, retain
+from anabranch.cli.retain import retain
 from anabranch.cli.watermark import watermark
 from anabranch.errors import InvalidArgument
 from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
-    from anabranch.model.stream import StreamView
+    import pyarrow as pa
+
     from anabranch.store.catalog_store import CatalogStore
 
 app = new_app("Create, list, show, evolve, scale, seal, truncate and delete streams.")
 
-KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")]
-TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
-
-
-@app.command()
-def create(
-    stream: StreamArgument,
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="TEXT", help="Columns as 'name:type, name:type'.")
-    ] = None,
-    schema_from: Annotated[
-        Path | None,
-        typer.Option(
-            "--schema-from", metavar="FILE", help="Take the columns of a CSV, JSON lines, Parquet or Arrow file."
-        ),
-    ] = None,
-    key: KeyOption = None,
-    time: TimeOption = None,
-    segments: Annotated[
-        int | None, typer.Option("--segments", metavar="N", help="Segments of equal key range; default: 1.")
-    ] = None,
-    events: EventsOption = None,
-    size: BytesOption = None,
-    factor: FactorOption = None,
-    minimum: MinimumOption = None,
-    retain_for: Annotated[
-        str | None, typer.Option("--retain-for", metavar="AGE", help="Let events go that are older: 7d, 12h, 30m.")
-    ] = None,
-    retain_bytes: Annotated[
-        str | None, typer.Option("--retain-bytes", metavar="SIZE", help="Keep so many of the newest bytes: 10GB.")
-    ] = None,
-    retain_group: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--retain-group", metavar="GROUP", help="Let events go that this, and each other group named so, has read."
-        ),
-    ] = None,
-    check: CheckOption = None,
-    tag: TagOption = None,
-    exist_ok: Annotated[
-        bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")
-    ] = False,
-    as_json: JsonOption = False,
-    store: StoreOption = None,
-) -> None:
-    """Create a stream. Without a schema it is raw: its events are bytes with a key and a time.
-
-    Types: string, int64 (int), int8 … uint64, double, float32, bool, timestamp, date, binary, decimal(p, s), list<t>,
-    map<k, v>, struct<name: type, …>. A timestamp is in µs, UTC.
-
-    Examples:
-
-      anabranch stream create iot/raw
-      anabranch stream create iot/sensors --key device --time at --segments 4 \\
-          --schema "device:string, at:timestamp, celsius:double"
-      anabranch stream create iot/sensors --schema-from measurements.csv --retain-for 30d
-      anabranch stream create iot/clicks --events-per-second 1000 --minimum 2
-    """
-    rate = rate_policy(events, size, factor, minimum)
-    if rate is not None and segments is not None:
-        raise InvalidArgument(
-            "--segments fixes the number of segments; with a rate, --minimum sets the smallest number"
-        )
-    if schema is not None and schema_from is not None:
-        raise InvalidArgument("pass --schema or --schema-from, not both")
-    columns: Any = None
-    if schema is not None:
-        from anabranch.core.schema_text import parse_schema
-
-        columns = parse_schema(schema)
-    elif schema_from is not None:
-        from anabranch.cli.intake.open import schema_of_file
-        from anabranch.cli.intake.times import DEFAULT_READING, as_times
-
-        columns = as_times(schema_of_file(schema_from), time, DEFAULT_READING)
-    with open_catalog(store) as names:
-        names.streams.create(
-            stream,
-            schema=columns,
-            key=key,
-            time=time,
-            scaling=rate or segments or 1,
-            tags=parse_tags(tag),
-            retention=policy_from_options(retain_for, retain_bytes, groups=retain_group or ()),
-            checks=parse_checks(check) or None,
-            exist_ok=exist_ok,
-        )
-        view = names.streams.view(stream)
-    made = "stream exists:" if exist_ok else "created stream"
-    _print_change(view, as_json, f"{made} '{stream}' with {counted(len(view.current), 'segment')}")
+app.command()(create)
 
 
 @app.command("list")
@@ -145,7 +49,7 @@ def list_streams(
     scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only streams of this scope.")] = None,
     tag: WithTagOption = None,
     match: MatchOption = None,
-    internal: Annotated[bool, typer.Option("--internal", help="The store's own streams too.")] = False,
+    internal: InternalOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -223,6 +127,8 @@ def scale(
       anabranch stream scale iot/sensors --split 0.1
       anabranch stream scale iot/sensors --merge 1.4,1.5
     """
+    from anabranch.cli.show import print_change
+
     merged = split_list(merge) or []
     if sum([segments is not None, split is not None, bool(merged)]) != 1:
         raise InvalidArgument("pass exactly one of --segments, --split and --merge")
@@ -230,7 +136,7 @@ def scale(
         names.streams.scale(stream, segments, split=split, into=into, merge=merged)
         view = names.streams.view(stream)
     current = ", ".join(str(segment.id) for segment in view.current)
-    _print_change(view, as_json, f"stream '{stream}' is in epoch {view.info.epoch}, with the segments {current}")
+    print_change(view, as_json, f"stream '{stream}' is in epoch {view.info.epoch}, with the segments {current}")
 
 
 @app.command()
@@ -259,6 +165,8 @@ def evolve(
       anabranch stream evolve iot/sensors --add "humidity:double, firmware:string"
       anabranch stream evolve iot/sensors --schema-from newer.csv
     """
+    from anabranch.cli.show import print_change
+
     if (add is None) == (schema_from is None):
         raise InvalidArgument("pass either --add or --schema-from")
     with open_catalog(store) as names:
@@ -267,7 +175,7 @@ def evolve(
         view = names.streams.view(stream)
     added = [name for name in view.info.schema.columns.names if name not in before]
     text = f"added {', '.join(added)} to stream '{stream}'" if added else f"stream '{stream}' has these columns already"
-    _print_change(view, as_json, text, added=added)
+    print_change(view, as_json, text, added=added)
 
 
 @app.command()
@@ -278,10 +186,12 @@ def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
 
       anabranch stream seal iot/sensors
     """
+    from anabranch.cli.show import print_change
+
     with open_catalog(store) as names:
         names.streams.seal(stream)
         view = names.streams.view(stream)
-    _print_change(view, as_json, f"stream '{stream}' is sealed")
+    print_change(view, as_json, f"stream '{stream}' is sealed")
 
 
 @app.command()
@@ -316,6 +226,7 @@ def truncate(
       anabranch stream truncate iot/sensors --consumed --at -1h
     """
     from anabranch.cli.cut import go_on, place
+    from anabranch.cli.show import print_change
 
     if consumed and at is None and events is None and size is None:
         at = "tail"
@@ -334,7 +245,7 @@ def truncate(
         else:
             opened.streams.truncate(stream, cut)
         view = opened.streams.view(stream)
-    _print_change(view, as_json, f"{counted(gone, 'event')} removed from '{stream}'", removed=gone)
+    print_change(view, as_json, f"{counted(gone, 'event')} removed from '{stream}'", removed=gone)
 
 
 @app.command()
@@ -362,7 +273,7 @@ def _events(names: CatalogStore, stream: str) -> int:
     return sum(view.length(segment.id) - segment.head for segment in view.ordered)
 
 
-def _columns_to_add(text: str | None, file: Path | None, present: Sequence[str]) -> Any:
+def _columns_to_add(text: str | None, file: Path | None, present: Sequence[str]) -> pa.Schema:
     """The columns written as text, or those of a file that are not `present`."""
     if text is not None:
         from anabranch.core.schema_text import parse_schema
@@ -375,12 +286,3 @@ def _columns_to_add(text: str | None, file: Path | None, present: Sequence[str])
     for field in reversed([field for field in found if field.name in present]):
         found = found.remove(found.get_field_index(field.name))
     return found
-
-
-def _print_change(view: StreamView, as_json: bool, text: str, **more: object) -> None:
-    from anabranch.cli.show import summary
-
-    if as_json:
-        print_json({**summary(view), **more})
-    else:
-        print_note(text)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from anabranch.cli.formats import FileFormat, TimeUnit
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, invocation, new_app, time_rules
+from anabranch.cli.options import (
+    JsonOption,
+    StoreOption,
+    StreamArgument,
+    TruncateTimesOption,
+    invocation,
+    new_app,
+    time_rules,
+)
 from anabranch.cli.output import counted, print_json, print_note
 
 if TYPE_CHECKING:
@@ -18,61 +26,68 @@ app = new_app()
 
 _RATED_EVENTS_MIN: Final = 10_000
 
+_File = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - or nothing is stdin.")]
+_Form = Annotated[
+    FileFormat | None, typer.Option("--format", help="Default: by the file's ending, else what the stream takes.")
+]
+_Create = Annotated[
+    bool,
+    typer.Option("--create", help="Create the stream if it does not exist, with the columns found; the store too."),
+]
+_Key = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="For a new stream: the routing key.")]
+_Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="For a new stream: the event time.")]
+_Schema = Annotated[
+    str | None, typer.Option("--schema", metavar="TEXT", help="For a new stream: its columns, as in stream create.")
+]
+_Segments = Annotated[int, typer.Option("--segments", metavar="N", help="For a new stream: its segments.")]
+_TimeUnit = Annotated[
+    TimeUnit | None,
+    typer.Option("--time-unit", help="What times that are numbers count since 1970; default: µs, where plausible."),
+]
+_TimeFormat = Annotated[
+    str | None,
+    typer.Option("--time-format", metavar="FORMAT", help="How the event time is written, as '%d.%m.%Y %H:%M'."),
+]
+_Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        metavar="C",
+        help="Between the fields of CSV; default: a comma; \\t: a tab, as in .tsv files.",
+    ),
+]
+_AddColumns = Annotated[bool, typer.Option("--add-columns", help="Add columns that only the input has to the stream.")]
+_RejectFile = Annotated[
+    Path | None,
+    typer.Option("--reject-file", metavar="FILE", help="Record bad rows in this new file, and write all others."),
+]
+_SkipErrors = Annotated[
+    int | None,
+    typer.Option("--skip-errors", metavar="N", min=0, help="Skip up to N bad rows; one more is an error."),
+]
+_Atomic = Annotated[
+    bool, typer.Option("--atomic", help="All of the file at once or nothing of it; it must fit into 1 GiB.")
+]
+
 
 @app.command()
 def write(
     stream: StreamArgument,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - or nothing is stdin.")] = "-",
-    form: Annotated[
-        FileFormat | None, typer.Option("--format", help="Default: by the file's ending, else what the stream takes.")
-    ] = None,
-    create: Annotated[
-        bool,
-        typer.Option("--create", help="Create the stream if it does not exist, with the columns found; the store too."),
-    ] = False,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="COLUMN", help="For a new stream: the routing key.")
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="For a new stream: the event time.")
-    ] = None,
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="TEXT", help="For a new stream: its columns, as in stream create.")
-    ] = None,
-    segments: Annotated[int, typer.Option("--segments", metavar="N", help="For a new stream: its segments.")] = 1,
-    time_unit: Annotated[
-        TimeUnit | None,
-        typer.Option("--time-unit", help="What times that are numbers count since 1970; default: µs, where plausible."),
-    ] = None,
-    time_format: Annotated[
-        str | None,
-        typer.Option("--time-format", metavar="FORMAT", help="How the event time is written, as '%d.%m.%Y %H:%M'."),
-    ] = None,
-    truncate_times: Annotated[
-        bool, typer.Option("--truncate-times", help="Cut digits beyond µs off times, which are refused otherwise.")
-    ] = False,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            "--delimiter",
-            metavar="C",
-            help="Between the fields of CSV; default: a comma; \\t: a tab, as in .tsv files.",
-        ),
-    ] = None,
-    add_columns: Annotated[
-        bool, typer.Option("--add-columns", help="Add columns that only the input has to the stream.")
-    ] = False,
-    reject_file: Annotated[
-        Path | None,
-        typer.Option("--reject-file", metavar="FILE", help="Record bad rows in this new file, and write all others."),
-    ] = None,
-    skip_errors: Annotated[
-        int | None,
-        typer.Option("--skip-errors", metavar="N", min=0, help="Skip up to N bad rows; one more is an error."),
-    ] = None,
-    atomic: Annotated[
-        bool, typer.Option("--atomic", help="All of the file at once or nothing of it; it must fit into 1 GiB.")
-    ] = False,
+    file: _File = "-",
+    form: _Form = None,
+    create: _Create = False,
+    key: _Key = None,
+    time: _Time = None,
+    schema: _Schema = None,
+    segments: _Segments = 1,
+    time_unit: _TimeUnit = None,
+    time_format: _TimeFormat = None,
+    truncate_times: TruncateTimesOption = False,
+    delimiter: _Delimiter = None,
+    add_columns: _AddColumns = False,
+    reject_file: _RejectFile = None,
+    skip_errors: _SkipErrors = None,
+    atomic: _Atomic = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:

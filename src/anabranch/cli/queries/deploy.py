@@ -38,53 +38,60 @@ if TYPE_CHECKING:
     from anabranch.catalog.state.query import StandbyKind
     from anabranch.store import Store
 
+_Trigger = Annotated[
+    str, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; 0s: as fast as it can.")
+]
+_Start = Annotated[bool, typer.Option("--start/--no-start", help="Whether it is to run.")]
+_Standby = Annotated[
+    str | None,
+    typer.Option(
+        "--standby",
+        metavar="warm|hot",
+        help="What takes over when a driver or host ends: a started driver, or one that runs the query too. "
+        "Default: as it is, at first warm.",
+        show_default=False,
+    ),
+]
+_Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="GROUP",
+        help="Queries of different groups never share a driver. Default: as it is, at first 'default'.",
+        show_default=False,
+    ),
+]
+_Cpus = Annotated[
+    float | None,
+    typer.Option(
+        "--cpus",
+        metavar="N",
+        help="Processors that a host sets aside for it. Default: as it is, at first 0.1.",
+        show_default=False,
+    ),
+]
+_Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that a host sets aside for it, beside its driver's. Default: as it is, at first 150MB.",
+        show_default=False,
+    ),
+]
+
 
 def deploy(
     name: NameArgument,
     file: FileOrTemplateArgument = None,
     template: TemplateOption = None,
     param: ParamOption = None,
-    trigger: Annotated[
-        str, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; 0s: as fast as it can.")
-    ] = "1s",
-    start: Annotated[bool, typer.Option("--start/--no-start", help="Whether it is to run.")] = True,
-    standby: Annotated[
-        str | None,
-        typer.Option(
-            "--standby",
-            metavar="warm|hot",
-            help="What takes over when a driver or host ends: a started driver, or one that runs the query too. "
-            "Default: as it is, at first warm.",
-            show_default=False,
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            metavar="GROUP",
-            help="Queries of different groups never share a driver. Default: as it is, at first 'default'.",
-            show_default=False,
-        ),
-    ] = None,
-    cpus: Annotated[
-        float | None,
-        typer.Option(
-            "--cpus",
-            metavar="N",
-            help="Processors that a host sets aside for it. Default: as it is, at first 0.1.",
-            show_default=False,
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            metavar="SIZE",
-            help="Memory that a host sets aside for it, beside its driver's. Default: as it is, at first 150MB.",
-            show_default=False,
-        ),
-    ] = None,
+    trigger: _Trigger = "1s",
+    start: _Start = True,
+    standby: _Standby = None,
+    group: _Group = None,
+    cpus: _Cpus = None,
+    memory: _Memory = None,
     wheel: WheelOption = None,
     wasm: WasmOption = None,
     resource: ResourceOption = None,

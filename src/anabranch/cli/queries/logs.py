@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.options import FollowOption, JsonOption, StoreOption, open_store
 from anabranch.cli.output import iso_time, put_json, put_line
 from anabranch.cli.queries.arguments import NameArgument
 
 
 def logs(
     name: NameArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")] = False,
+    follow: FollowOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:

@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from anabranch import limits
-from anabranch.cli.options import JsonOption, OutputOption, StoreOption, open_store
+from anabranch.cli.options import FollowOption, FormatOption, JsonOption, OutputOption, StoreOption, open_store
 from anabranch.cli.output import print_json, print_note, put_json
 from anabranch.cli.queries.arguments import NameArgument, ResultArgument
 from anabranch.cli.ranges import ByOption
 from anabranch.cli.read import (
     ColumnsOption,
     EndOption,
-    FollowOption,
-    FormatOption,
     LimitOption,
     MetaOption,
     StartOption,

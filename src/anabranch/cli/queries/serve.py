@@ -13,49 +13,53 @@ from anabranch.cli.output import print_note
 from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import shown_address
 
+_DriverPerQuery = Annotated[
+    bool, typer.Option("--driver-per-query", help="A Spark session for each query, instead of one for all.")
+]
+_Spares = Annotated[
+    int, typer.Option("--spares", metavar="N", min=0, help="Drivers that are started and warmed ahead.")
+]
+_Lease = Annotated[
+    str,
+    typer.Option("--lease", metavar="DURATION", help="After this time another host takes the queries of a dead one."),
+]
+_Group = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="Take the queries of this group only; may be given several times."),
+]
+_Cpus = Annotated[
+    float | None,
+    typer.Option(
+        "--cpus",
+        metavar="N",
+        min=0,
+        help="Processors for queries. Default: all of this machine.",
+        show_default=False,
+    ),
+]
+_Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory for drivers and queries. Default: four fifths of this machine's.",
+        show_default=False,
+    ),
+]
+_Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."),
+]
+
 
 def serve(
-    driver_per_query: Annotated[
-        bool, typer.Option("--driver-per-query", help="A Spark session for each query, instead of one for all.")
-    ] = False,
-    spares: Annotated[
-        int, typer.Option("--spares", metavar="N", min=0, help="Drivers that are started and warmed ahead.")
-    ] = 1,
-    lease: Annotated[
-        str,
-        typer.Option(
-            "--lease", metavar="DURATION", help="After this time another host takes the queries of a dead one."
-        ),
-    ] = "10s",
-    group: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--group", metavar="GROUP", help="Take the queries of this group only; may be given several times."
-        ),
-    ] = None,
-    cpus: Annotated[
-        float | None,
-        typer.Option(
-            "--cpus",
-            metavar="N",
-            min=0,
-            help="Processors for queries. Default: all of this machine.",
-            show_default=False,
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            metavar="SIZE",
-            help="Memory for drivers and queries. Default: four fifths of this machine's.",
-            show_default=False,
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."),
-    ] = None,
+    driver_per_query: _DriverPerQuery = False,
+    spares: _Spares = 1,
+    lease: _Lease = "10s",
+    group: _Group = None,
+    cpus: _Cpus = None,
+    memory: _Memory = None,
+    conf: _Conf = None,
     store: StoreOption = None,
 ) -> None:
     """Run the deployed queries of a store until Ctrl-C.

@@ -1,0 +1,123 @@
+"""`anabranch stream create`: a new stream with its columns, segments and policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli.autoscale import BytesOption, EventsOption, FactorOption, MinimumOption, rate_policy
+from anabranch.cli.check_values import CheckOption, parse_checks
+from anabranch.cli.options import (
+    JsonOption,
+    KeyOption,
+    SchemaOption,
+    StoreOption,
+    StreamArgument,
+    TagOption,
+    TimeOption,
+    open_catalog,
+    parse_tags,
+)
+from anabranch.cli.output import counted
+from anabranch.cli.retain import policy_from_options
+from anabranch.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SchemaFrom = Annotated[
+    Path | None,
+    typer.Option("--schema-from", metavar="FILE", help="Take the columns of a CSV, JSON lines, Parquet or Arrow file."),
+]
+_Segments = Annotated[
+    int | None, typer.Option("--segments", metavar="N", help="Segments of equal key range; default: 1.")
+]
+_RetainFor = Annotated[
+    str | None, typer.Option("--retain-for", metavar="AGE", help="Let events go that are older: 7d, 12h, 30m.")
+]
+_RetainBytes = Annotated[
+    str | None, typer.Option("--retain-bytes", metavar="SIZE", help="Keep so many of the newest bytes: 10GB.")
+]
+_RetainGroup = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retain-group", metavar="GROUP", help="Let events go that this, and each other group named so, has read."
+    ),
+]
+_ExistOk = Annotated[bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")]
+
+
+def create(
+    stream: StreamArgument,
+    schema: SchemaOption = None,
+    schema_from: _SchemaFrom = None,
+    key: KeyOption = None,
+    time: TimeOption = None,
+    segments: _Segments = None,
+    events: EventsOption = None,
+    size: BytesOption = None,
+    factor: FactorOption = None,
+    minimum: MinimumOption = None,
+    retain_for: _RetainFor = None,
+    retain_bytes: _RetainBytes = None,
+    retain_group: _RetainGroup = None,
+    check: CheckOption = None,
+    tag: TagOption = None,
+    exist_ok: _ExistOk = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Create a stream. Without a schema it is raw: its events are bytes with a key and a time.
+
+    Types: string, int64 (int), int8 … uint64, double, float32, bool, timestamp, date, binary, decimal(p, s), list<t>,
+    map<k, v>, struct<name: type, …>. A timestamp is in µs, UTC.
+
+    Examples:
+
+      anabranch stream create iot/raw
+      anabranch stream create iot/sensors --key device --time at --segments 4 \\
+          --schema "device:string, at:timestamp, celsius:double"
+      anabranch stream create iot/sensors --schema-from measurements.csv --retain-for 30d
+      anabranch stream create iot/clicks --events-per-second 1000 --minimum 2
+    """
+    from anabranch.cli.show import print_change
+
+    rate = rate_policy(events, size, factor, minimum)
+    if rate is not None and segments is not None:
+        raise InvalidArgument(
+            "--segments fixes the number of segments; with a rate, --minimum sets the smallest number"
+        )
+    if schema is not None and schema_from is not None:
+        raise InvalidArgument("pass --schema or --schema-from, not both")
+    columns = _columns(schema, schema_from, time)
+    with open_catalog(store) as names:
+        names.streams.create(
+            stream,
+            schema=columns,
+            key=key,
+            time=time,
+            scaling=rate or segments or 1,
+            tags=parse_tags(tag),
+            retention=policy_from_options(retain_for, retain_bytes, groups=retain_group or ()),
+            checks=parse_checks(check) or None,
+            exist_ok=exist_ok,
+        )
+        view = names.streams.view(stream)
+    made = "stream exists:" if exist_ok else "created stream"
+    print_change(view, as_json, f"{made} '{stream}' with {counted(len(view.current), 'segment')}")
+
+
+def _columns(text: str | None, file: Path | None, time: str | None) -> pa.Schema | None:
+    """The columns written as text, or those of a file; None for a raw stream."""
+    if text is not None:
+        from anabranch.core.schema_text import parse_schema
+
+        return parse_schema(text)
+    if file is None:
+        return None
+    from anabranch.cli.intake.open import schema_of_file
+    from anabranch.cli.intake.times import DEFAULT_READING, as_times
+
+    return as_times(schema_of_file(file), time, DEFAULT_READING)
