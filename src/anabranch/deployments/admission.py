@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from anabranch import limits
 from anabranch.catalog.state.query import QueryNeeds, QueryRow
-from anabranch.errors import InvalidArgument
-from anabranch.model.amounts import size_text, to_size
-from anabranch.model.names import check_plain_name
+from anabranch.model.amounts import size_text
 
-__all__ = ["HostCapacity", "changed_needs", "has_room_for_driver", "is_announced", "refusal", "refused_text"]
+__all__ = ["HostCapacity", "has_room_for_driver", "is_announced", "refusal", "refused_text"]
 
 _ANNOUNCED_US = 30_000_000  # for which a refusal holds unless it is renewed
 
@@ -51,17 +49,6 @@ def refusal(
 def has_room_for_driver(capacity: HostCapacity, held: Collection[QueryNeeds], drivers: int) -> bool:
     """True if a host with these queries and drivers may start one more driver ahead."""
     return _free_memory(capacity, held, drivers) >= limits.DRIVER_BYTES
-
-
-def changed_needs(needs: QueryNeeds, group: str | None, cpus: float | None, memory: int | str | None) -> QueryNeeds:
-    """The needs with what is given in place of what was. Raises InvalidArgument."""
-    if cpus is not None and not 0 <= cpus <= limits.QUERY_CPUS_MAX:
-        raise InvalidArgument(f"expected cpus from 0 to {limits.QUERY_CPUS_MAX:,}, got {cpus}")
-    return QueryNeeds(
-        needs.group if group is None else check_plain_name(group, "group"),
-        needs.cpus if cpus is None else float(cpus),
-        needs.memory if memory is None else to_size(memory),
-    )
 
 
 def refused_text(row: QueryRow, now: int) -> str | None:

@@ -10,11 +10,10 @@ from datetime import timedelta
 from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.pipeline import PIPELINE
-from anabranch.catalog.state.query import QUERY, QueryNeeds, QueryRestart, QueryRow, StandbyKind, Wanted
+from anabranch.catalog.state.query import QUERY, QueryRestart, QueryRow, StandbyKind
 from anabranch.catalog.state.query_question import CommittedState, StateWanted, UpgradePlan, ValidatedQuery
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.display import Displayed
-from anabranch.deployments.admission import changed_needs
 from anabranch.deployments.files import check_files, contents_of, put_contents
 from anabranch.deployments.info import QueryInfo, info_of
 from anabranch.deployments.questions import ask
@@ -24,21 +23,23 @@ from anabranch.deployments.record import (
     drop_query,
     need_query,
     need_version,
+    next_number,
     put_query,
     versions_of,
 )
 from anabranch.deployments.replay import add_replay, refuse_replayed, replay_name, replays_of
 from anabranch.deployments.results import open_results, result_stream
 from anabranch.deployments.signatures import check_signed
-from anabranch.deployments.versions import next_version, put_new, version_digest
-from anabranch.errors import Conflict, InvalidArgument, NoResultsYet, QueryNotFound, TooLarge
+from anabranch.deployments.versions import check_text, next_version, put_new, version_digest
+from anabranch.deployments.wanted import NeedsChange, refuse_deleted, restart_at, wanted_row, with_standby
+from anabranch.errors import InvalidArgument, NoResultsYet, QueryNotFound
 from anabranch.model.amounts import to_duration
 from anabranch.model.cut import HEAD
 from anabranch.model.event import Event
 from anabranch.model.ids import Micros
 from anabranch.model.rate import Rate
-from anabranch.model.time_kind import TimeKind, time_kind
-from anabranch.reading.bounds import Place, place_text
+from anabranch.model.time_kind import TimeKind
+from anabranch.reading.bounds import Place
 from anabranch.reading.reader import Reader
 from anabranch.streams.change import Changes
 from anabranch.streams.requests import Result
@@ -109,12 +110,11 @@ class DeployedQueries(Displayed):
         is being deleted.
         """
         check_query_name(name)
-        if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
-            raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
-        trigger_us, restart = to_duration(trigger), _restart(start_from, by, replace_results)
+        check_text(text, name)
+        trigger_us, restart = to_duration(trigger), restart_at(start_from, by, replace_results)
         if standby not in (None, "warm", "hot"):
             raise InvalidArgument(f"expected standby as 'warm' or 'hot', got {standby!r:.100}")
-        changed_needs(QueryNeeds(), group, cpus, memory)
+        asked = NeedsChange(group, cpus, memory)
         values = dict(sorted((parameters or {}).items()))
         listed = check_files(files or {})
         digest = version_digest(text, values, trigger_us, listed, signature)
@@ -122,11 +122,11 @@ class DeployedQueries(Displayed):
         def change(txn: Writing, now: Micros) -> Result:
             row = txn.state(QUERY, name)
             if row is not None:
-                _refuse_deleted(row)
+                refuse_deleted(row)
                 refuse_replayed(txn, row)
             current = None if row is None else need_version(txn, name, row.version)
             if current is None or current.digest != digest:
-                number = max((each.number for each in versions_of(txn, name)), default=0) + 1
+                number = next_number(txn, name)
                 made = QueryVersion(name, number, digest, text, values, trigger_us, now, listed, signature)
                 put_new(txn, made, files)
             else:
@@ -134,17 +134,12 @@ class DeployedQueries(Displayed):
                 check_signed(txn, current)
             if row is None:
                 row = QueryRow(name, now, now, "stopped", number, 0, state="stopped")
-            kind = standby or row.standby
-            row = replace(row, standby=kind, hot_standby=row.hot_standby if kind == "hot" else None)
-            needs = changed_needs(row.needs, group, cpus, memory)
-            if needs != row.needs:  # the run ends, and a host that has room for it begins another
-                row = replace(row, needs=needs, change=row.change + 1, refusal=None)
-            put_query(txn, _changed(row, now, version=number, restart=restart, start=start))
+            row = asked.applied(with_standby(row, standby))
+            put_query(txn, wanted_row(row, now, version=number, restart=restart, start=start))
             return {}
 
         what = f"deploy query {name} {digest} {restart} start={start}" + ("" if standby is None else f" {standby}")
-        if (group, cpus, memory) != (None, None, None):
-            what += f" {group} {cpus} {memory}"
+        what += "" if asked == NeedsChange() else f" {group} {cpus} {memory}"
         self._changes.apply(what, request, change)
         return self.get(name)
 
@@ -171,9 +166,8 @@ class DeployedQueries(Displayed):
         `deploy`. Whether the query runs stays as it is, except that a failed one is started. Raises QueryNotFound,
         InvalidArgument, TooLarge, PermissionDenied, Conflict.
         """
-        if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
-            raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
-        restart = _restart(restart_from, by, replace_results) or QueryRestart((), by)
+        check_text(text, name)
+        restart = restart_at(restart_from, by, replace_results) or QueryRestart((), by)
         restart = replace(restart, upgrade=True)
         given = None if parameters is None else dict(sorted(parameters.items()))
         trigger_us = None if trigger is None else to_duration(trigger)
@@ -181,15 +175,15 @@ class DeployedQueries(Displayed):
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
-            _refuse_deleted(row)
+            refuse_deleted(row)
             refuse_replayed(txn, row)
             current = need_version(txn, name, row.version)
-            number = max(each.number for each in versions_of(txn, name)) + 1
+            number = next_number(txn, name)
             made = next_version(current, name, number, now, text, given, trigger_us, listed, signature)
             if made.digest == current.digest:
                 return {}
             put_new(txn, made, files)
-            put_query(txn, _changed(row, now, version=number, restart=restart, start=row.wanted == "running"))
+            put_query(txn, wanted_row(row, now, version=number, restart=restart, start=row.wanted == "running"))
             return {}
 
         what = version_digest(text, given, trigger_us, listed, signature)
@@ -222,18 +216,18 @@ class DeployedQueries(Displayed):
         `by` are those of `deploy`. Raises QueryNotFound, Conflict if the query is being replayed already, InvalidArgument,
         TooLarge, PermissionDenied.
         """
-        if text is not None and len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
-            raise TooLarge(f"the text of query '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
-        restart = _restart(start_from, by, False)
+        if text is not None:
+            check_text(text, name)
+        restart = restart_at(start_from, by, False)
         trigger_us = None if trigger is None else to_duration(trigger)
         given = None if parameters is None else dict(sorted(parameters.items()))
         listed = None if files is None else check_files(files)
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
-            _refuse_deleted(row)
+            refuse_deleted(row)
             current = need_version(txn, name, row.version)
-            number = max(each.number for each in versions_of(txn, name)) + 1
+            number = next_number(txn, name)
             made = check_query_name(replay_name(name, number))
             version = next_version(current, made, number, now, text, given, trigger_us, listed, signature)
             replayed = QueryRow(
@@ -280,8 +274,7 @@ class DeployedQueries(Displayed):
         of the code in its files runs.
         Raises InvalidSql with the line for whatever would make a run fail at once, InvalidArgument, TooLarge,
         StoreUnavailable if no host answers."""
-        if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
-            raise TooLarge("the text", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
+        check_text(text)
         listed = check_files(files or {})
         found = ask(self._catalog, self._runtime, "validate", text, parameters or {}, files=listed).validated
         assert found is not None
@@ -304,11 +297,11 @@ class DeployedQueries(Displayed):
         `replace_results` their results take the place of the earlier ones. Without a place such a rollback ends in the
         state `failed`, having changed nothing. Raises QueryNotFound, also for a version that is not kept, Conflict,
         InvalidArgument, PermissionDenied for a version that is not signed as it has to be."""
-        restart = replace(_restart(start_from, by, replace_results) or QueryRestart((), by), upgrade=True)
+        restart = replace(restart_at(start_from, by, replace_results) or QueryRestart((), by), upgrade=True)
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
-            _refuse_deleted(row)
+            refuse_deleted(row)
             refuse_replayed(txn, row)
             number = version
             if number is None:
@@ -318,7 +311,7 @@ class DeployedQueries(Displayed):
                 number = older[-1]
             check_signed(txn, need_version(txn, name, number))
             stays = number == row.version and start_from is None
-            found = _changed(
+            found = wanted_row(
                 row, now, version=number, restart=None if stays else restart, start=row.wanted == "running"
             )
             put_query(txn, found)
@@ -333,8 +326,8 @@ class DeployedQueries(Displayed):
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
-            _refuse_deleted(row)
-            put_query(txn, _changed(row, now, version=row.version, restart=row.restart, start=True))
+            refuse_deleted(row)
+            put_query(txn, wanted_row(row, now, version=row.version, restart=row.restart, start=True))
             return {}
 
         self._changes.apply(f"start query {name}", request, change)
@@ -348,7 +341,7 @@ class DeployedQueries(Displayed):
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
-            _refuse_deleted(row)
+            refuse_deleted(row)
             if row.wanted != "stopped":
                 held = row.lease is not None and row.lease.until > now and row.state != "waiting"
                 state = row.state if row.state == "failed" else "stopping" if held else "stopped"
@@ -477,38 +470,9 @@ class DeployedQueries(Displayed):
         return found
 
 
-def _refuse_deleted(row: QueryRow) -> None:
-    if row.wanted == "deleted":
-        raise Conflict(f"query '{row.name}' is being deleted, which a host does (anabranch queries serve)")
-
-
 def _delete(txn: Writing, row: QueryRow, now: Micros, *, drop_results: bool) -> None:
     if row.epoch == 0 and txn.state(PIPELINE, row.name) is None:
         drop_query(txn, row.name)
         return
     drop = drop_results or (row.wanted == "deleted" and row.drop_results)
     put_query(txn, replace(row, wanted="deleted", changed_at=now, retry_at=None, drop_results=drop))
-
-
-def _changed(row: QueryRow, now: Micros, *, version: int, restart: QueryRestart | None, start: bool) -> QueryRow:
-    """The row with another version, or to be started. Unchanged if it runs this already."""
-    same = row.version == version
-    if same and restart is None:
-        restart = row.restart
-    goes_on = same and restart == row.restart
-    if goes_on and start == (row.wanted == "running") and row.state != "failed":
-        return row
-    found = replace(row, version=version, restart=restart, changed_at=now, change=row.change + 1)
-    state = row.state if row.state in ("starting", "running", "stopping") else "waiting" if start else "stopped"
-    wanted: Wanted = "running" if start else "stopped"
-    return replace(found, wanted=wanted, state=state, restarts=0, retry_at=None, error=None, stop_now=False)
-
-
-def _restart(places: Place | Sequence[Place] | None, by: TimeKind, replace_results: bool) -> QueryRestart | None:
-    time_kind(by)
-    if places is None:
-        if replace_results:
-            raise InvalidArgument("replace_results goes with a place to start from")
-        return None
-    several = places if isinstance(places, list | tuple) else [places]
-    return QueryRestart(tuple(map(place_text, several)), by, replace_results)

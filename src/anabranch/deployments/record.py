@@ -20,6 +20,7 @@ __all__ = [
     "log_stream",
     "need_query",
     "need_version",
+    "next_number",
     "put_query",
     "put_version",
     "subject_of",
@@ -79,6 +80,11 @@ def need_version(txn: Reading, name: str, number: int) -> QueryVersion:
     if version is None:
         raise QueryNotFound(name, number)
     return version
+
+
+def next_number(txn: Reading, name: str) -> int:
+    """The number of the version that comes next."""
+    return max((each.number for each in versions_of(txn, name)), default=0) + 1
 
 
 def put_version(txn: Writing, version: QueryVersion) -> None:

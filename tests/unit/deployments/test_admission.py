@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,13 +9,11 @@ from anabranch import limits
 from anabranch.catalog.state.query import QueryNeeds, QueryRefusal, QueryRow
 from anabranch.deployments.admission import (
     HostCapacity,
-    changed_needs,
     has_room_for_driver,
     is_announced,
     refusal,
     refused_text,
 )
-from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
 
 GB = 1_000_000_000
@@ -62,22 +59,6 @@ def test_a_refusal_says_what_is_missing() -> None:
     )
     assert of(QueryNeeds("billing")) == "it does not serve the group 'billing'"
     assert not has_room_for_driver(capacity, held, 1) and has_room_for_driver(capacity, [], 1)
-
-
-def test_needs_change_one_by_one() -> None:
-    needs = changed_needs(QueryNeeds(), "billing", None, "1GB")
-    assert needs == QueryNeeds("billing", limits.QUERY_CPUS, GB)
-    assert changed_needs(needs, None, 2, None) == QueryNeeds("billing", 2, GB)
-    for group, cpus, memory in (
-        ("a b", None, None),
-        (None, -0.1, None),
-        (None, float("nan"), None),
-        (None, float("inf"), None),
-        (None, None, "much"),
-        (None, None, -1),
-    ):
-        with pytest.raises(InvalidArgument):
-            changed_needs(needs, group, cpus, memory)
 
 
 def test_a_refusal_is_announced_once_by_one_host_until_it_is_old() -> None:
