@@ -108,7 +108,7 @@ class RemoteStore(Displayed, Closeable):
     def _wrapped(self, handle: Handle) -> Any:
         if handle.kind == "job":
             return RemoteJob(self.caller, handle.id)
-        return self._holds.add(handle)
+        return self._holds.held(handle)
 
     @property
     def id(self) -> str:

@@ -1,7 +1,11 @@
-"""The ephemeral streams that this process holds, and the task that renews its holds while it lives."""
+"""The ephemeral streams that this process holds, and the task that renews its holds while it lives.
+
+`Holds` is the part that does not say where: `HeldStreams` holds in the catalog, `anabranch.remote.ephemeral` through a
+broker."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +23,7 @@ from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 from anabranch.streams.ephemeral.hold import HolderState, leave_holders, renew_hold
 
-_RENEWALS_PER_LEASE = 4  # renewals per lease, so that some may fail
+_RENEWALS_PER_LEASE = 4  # so that some may fail
 
 
 class Held(Displayed):
@@ -30,7 +34,7 @@ class Held(Displayed):
     process was suspended for too long.
     """
 
-    def __init__(self, holds: HeldStreams, stream: StreamId, name: StreamName, holder: Holder) -> None:
+    def __init__(self, holds: Holds, stream: StreamId, name: StreamName, holder: Holder) -> None:
         self._holds = holds
         self.id = stream
         self.name = name  # as of when the hold began
@@ -60,35 +64,28 @@ class Held(Displayed):
         return str(self.name)
 
 
-class HeldStreams:
-    """The streams that one stream manager holds. Thread-safe. The renewal task runs while anything is held."""
+class Holds(ABC):
+    """The streams that are held for one store. Thread-safe. The renewal task, of this name, runs while anything is held."""
 
-    def __init__(self, catalog: Catalog, runtime: Runtime, changed: Callable[[], None]) -> None:
-        self._catalog = catalog
-        self._runtime = runtime
-        self._notify = changed
+    def __init__(self, runtime: Runtime, task: str) -> None:
         self._lock = runtime.tasks.lock()
-        self._transaction_lock = (
+        self._call_lock = (
             runtime.tasks.lock()
-        )  # serializes transactions, so that nothing is renewed after `leave`
+        )  # renews and leaves one at a time, so that nothing is renewed after `leave`
         self._held: dict[str, Held] = {}
         self._closed = False
-        self._loop = Periodic(
-            runtime, "renewal of holds", limits.EPHEMERAL_LEASE_US / _RENEWALS_PER_LEASE / 1e6, self._renew_all
-        )
+        self._loop = Periodic(runtime, task, limits.EPHEMERAL_LEASE_US / _RENEWALS_PER_LEASE / 1e6, self._renew_all)
 
-    def holder(self, token: str, now: Micros) -> Holder:
-        """This process as a holder from now on."""
-        return Holder(token, self._runtime.process, now, Micros(now + limits.EPHEMERAL_LEASE_US))
+    @abstractmethod
+    def _renewed(self, held: Held) -> tuple[HolderState, Holder]:
+        """Renew a hold. Returns the state of the stream, and the holder from now on if it is still held."""
 
-    @property
-    def streams(self) -> frozenset[StreamId]:
-        """The ids of the held streams."""
-        with self._lock:
-            return frozenset(held.id for held in self._held.values() if not held.left)
+    @abstractmethod
+    def _released(self, held: Held) -> bool:
+        """End a hold. Returns True if that deleted the stream."""
 
     def add(self, stream: StreamId, name: StreamName, holder: Holder) -> Held:
-        """Register a hold that the catalog records for this process. Raises Closed."""
+        """Register a hold that the catalog records. Raises Closed."""
         held = Held(self, stream, name, holder)
         with self._lock:
             # A repeated request returns what it held before.
@@ -99,52 +96,16 @@ class HeldStreams:
         self.leave(held)
         raise Closed("store")
 
-    def _renew_all(self) -> None:
-        with self._lock:
-            held = [each for each in self._held.values() if each.state is HolderState.HELD and not each.left]
-        for each in held:
-            try:
-                self._renew(each)
-            except AnabranchError as exc:  # tried again before the lease has expired
-                HOLD_NOT_RENEWED(stream=each.name, error=exc)
-
-    def _renew(self, held: Held) -> None:
-        with self._transaction_lock:
-            if held.left:
-                return
-            now = self._runtime.clock.now()
-            holder = replace(held.holder, until=Micros(now + limits.EPHEMERAL_LEASE_US))
-            with self._catalog.writing(held.id) as txn:
-                state = renew_hold(txn, held.id, holder)
-            held.state = state
-            if state is HolderState.HELD:
-                held.holder = holder
-            elif state is HolderState.GONE:
-                HOLD_LOST(stream=held.name)
-
     def leave(self, held: Held) -> None:
         """See `Held.leave`."""
-        token = held.holder.token
-        if token not in self._held:
+        if held.holder.token not in self._held:
             return
         held.left = True
-        with self._transaction_lock, self._catalog.writing(held.id) as txn:
-            is_last_holder = leave_holders(txn, held.id, token, self._runtime.clock.now())
-        if is_last_holder:
-            held.state = HolderState.GONE
-        self._notify()
+        with self._call_lock:
+            if self._released(held):
+                held.state = HolderState.GONE
         with self._lock:
-            self._held.pop(token, None)
-            if not self._held:
-                self._loop.stop()
-
-    def hand_over(self, held: Held) -> None:
-        """Renew it no longer, without leaving."""
-        with self._transaction_lock, self._lock:
-            held.left = True
-            self._held.pop(held.holder.token, None)
-            if not self._held:
-                self._loop.stop()
+            self._forget(held)
 
     def close(self) -> None:
         """Leave all, and end the task. Holds that can't be released expire by themselves. A second call is harmless."""
@@ -156,3 +117,69 @@ class HeldStreams:
             with suppress(AnabranchError):
                 self.leave(each)
         self._loop.close()
+
+    def _forget(self, held: Held) -> None:
+        """Renew it no longer. The caller holds the lock."""
+        self._held.pop(held.holder.token, None)
+        if not self._held:
+            self._loop.stop()
+
+    def _renew_all(self) -> None:
+        with self._lock:
+            held = [each for each in self._held.values() if each.state is HolderState.HELD and not each.left]
+        for each in held:
+            try:
+                self._renew(each)
+            except AnabranchError as exc:  # tried again before the lease has expired
+                HOLD_NOT_RENEWED(stream=each.name, error=exc)
+
+    def _renew(self, held: Held) -> None:
+        with self._call_lock:
+            if held.left:
+                return
+            held.state, holder = self._renewed(held)
+            if held.state is HolderState.HELD:
+                held.holder = holder
+            elif held.state is HolderState.GONE:
+                HOLD_LOST(stream=held.name)
+
+
+class HeldStreams(Holds):
+    """The streams that one stream manager holds."""
+
+    def __init__(self, catalog: Catalog, runtime: Runtime, changed: Callable[[], None]) -> None:
+        super().__init__(runtime, "renewal of holds")
+        self._catalog = catalog
+        self._runtime = runtime
+        self._notify = changed
+
+    def holder(self, token: str, now: Micros) -> Holder:
+        """This process as a holder from now on."""
+        return Holder(token, self._runtime.process, now, Micros(now + limits.EPHEMERAL_LEASE_US))
+
+    @property
+    def streams(self) -> frozenset[StreamId]:
+        """The ids of the held streams."""
+        with self._lock:
+            return frozenset(held.id for held in self._held.values() if not held.left)
+
+    def leave(self, held: Held) -> None:
+        """See `Held.leave`."""
+        super().leave(held)
+        self._notify()
+
+    def hand_over(self, held: Held) -> None:
+        """Renew it no longer, without leaving."""
+        with self._call_lock, self._lock:
+            held.left = True
+            self._forget(held)
+
+    def _renewed(self, held: Held) -> tuple[HolderState, Holder]:
+        until = Micros(self._runtime.clock.now() + limits.EPHEMERAL_LEASE_US)
+        holder = replace(held.holder, until=until)
+        with self._catalog.writing(held.id) as txn:
+            return renew_hold(txn, held.id, holder), holder
+
+    def _released(self, held: Held) -> bool:
+        with self._catalog.writing(held.id) as txn:
+            return leave_holders(txn, held.id, held.holder.token, self._runtime.clock.now())

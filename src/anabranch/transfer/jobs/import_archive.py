@@ -26,7 +26,7 @@ from anabranch.streams.directory.find import need_view
 from anabranch.streams.directory.scopes import create_scope
 from anabranch.streams.ephemeral.api import UNNAMED_SCOPE
 from anabranch.transfer.archives.adopt import FileLocation, ImportTarget, adopt, extent_of, made_before
-from anabranch.transfer.archives.data_files import DataFilePart as Held
+from anabranch.transfer.archives.data_files import DataFilePart
 from anabranch.transfer.archives.format import METADATA, ArchivedFile, ArchivedSegment, ArchivedStream
 from anabranch.transfer.archives.import_file import import_data_file
 from anabranch.transfer.archives.metadata import listing_flaws, read_metadata, refuse_flaws
@@ -65,7 +65,7 @@ class ImportBundle(Bundle):
             task.hold.renew()
             with task.memory.holding() as held:
                 held.add(file.size if target.runtime.sealer is None else 2 * file.size)
-                part = Held(self.stream, range_.segment, schemas[file.schema], file.schema)
+                part = DataFilePart(self.stream, range_.segment, schemas[file.schema], file.schema)
                 location = import_data_file(blobs, self.place, file, part, target.blobs, target.runtime, task.hold)
             self._append(target, range_, file, location, task)
             task.moved(range_.events, range_.size)
