@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
@@ -28,6 +28,7 @@ from anabranch.groups.membership import Membership, Opening
 from anabranch.groups.ports import Outputs, StoredPositions
 from anabranch.groups.progress import DeliveryMode
 from anabranch.groups.reader import GroupReader
+from anabranch.groups.reader_tools import ReaderTools
 from anabranch.log.read import LogReader
 from anabranch.log.sizes import segment_bytes
 from anabranch.log.tail import Tail
@@ -39,17 +40,14 @@ from anabranch.model.position import Position, StreamSegment
 from anabranch.model.stream import StreamView
 from anabranch.notifications.group_events import GroupListening, Listen
 from anabranch.notifications.kinds import GroupSummary
+from anabranch.notifications.subscription import Handler, Subscription
 from anabranch.runtime.ports import Runtime
 from anabranch.shared_state.synchronizer import StateSynchronizer
-
-if TYPE_CHECKING:
-    from anabranch.groups.audit import ReaderAudit, Source
-    from anabranch.groups.elastic import ElasticReaders
 
 R = TypeVar("R", bound=GroupReader)
 
 
-class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):
+class ReaderGroup(GroupCheckpoints, GroupListening[Subscription], ReaderTools, Displayed):
     """A group of readers that share streams; see `Store.reader_group`. Thread-safe.
 
     Results are as of the call. Cuts are by stream name, under the current names of the streams. Raises GroupNotFound
@@ -177,37 +175,6 @@ class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):
                 changes.check_offsets(state, offsets, self._views(reading, state))
         self._update(lambda state: changes.leave(changes.accept(state, name, offsets), [name]))
 
-    def elastic(
-        self,
-        start: Callable[[str], None],
-        stop: Callable[[str], None],
-        *,
-        readers_max: int,
-        events_per_reader: int = 100_000,
-        every_s: float = 1.0,
-    ) -> ElasticReaders:
-        """Start and stop readers as lag and segments change, checked every `every_s` seconds; see `ElasticReaders`.
-        Only one process of a group should do so."""
-        from anabranch.groups.elastic import ElasticReaders
-
-        return ElasticReaders(
-            self,
-            self._runtime,
-            start,
-            stop,
-            readers_max=readers_max,
-            events_per_reader=events_per_reader,
-            every_s=every_s,
-        )
-
-    def audit(self, source: Source) -> ReaderAudit:
-        """Statistics of what a reader receives, `for event in audit.over(reader)`: by writer, the age of events,
-        duplicates and missing events. `source` returns an event's writer and its sequence number within its key, which
-        rises by one; None leaves the event out."""
-        from anabranch.groups.audit import ReaderAudit
-
-        return ReaderAudit(self._runtime.clock, source)
-
     def _facts(self) -> Mapping[str, object]:
         state = self._synchronizer.state
         return {"name": self.name, "readers": sorted(state.members), "streams": len(state.streams)}
@@ -294,6 +261,9 @@ class ReaderGroup(GroupCheckpoints, GroupListening, Displayed):
                 return self._synchronizer.update(change)
             except StreamNotFound as exc:
                 raise GroupNotFound(self.name) from exc
+
+    def _subscribe(self, kind: str, handle: Handler, name: str | None) -> Subscription:
+        return self._listen(self._summary, kind, handle, name)
 
     def _summary(self) -> GroupSummary:
         state = self._state()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from anabranch.errors import NotFound
 from anabranch.model.ids import Micros
@@ -23,6 +23,8 @@ from anabranch.notifications.kinds import (
     apply_notification,
 )
 from anabranch.notifications.subscription import Handler, Subscription
+
+S = TypeVar("S")
 
 # Implemented by the store: subscribes to one kind, starting with the loaded summary, or for a named listener at its
 # bookmark.
@@ -88,45 +90,43 @@ class GroupEventFilter:
         return matching
 
 
-class GroupListening:
-    """The part of `ReaderGroup` that lets callers subscribe to changes.
+class GroupListening(Generic[S]):
+    """The part of a reader group that lets callers subscribe to changes.
 
-    Each call returns a `Subscription`; calling that unsubscribes. `handle` gets `Notification`s, in a background task:
+    Each call returns a `Subscription` or a `RemoteSubscription`; calling that unsubscribes. `handle` gets `Notification`s, in a background task:
     first one of the current state, then one for each change made by any process. Each has the number of segments and of
     readers after the change, and an increasing id.
     """
 
-    _listen: Listen
-
-    def _summary(self) -> GroupSummary:
+    def _subscribe(self, kind: str, handle: Handler, name: str | None) -> S:
         raise NotImplementedError
 
-    def on_segments(self, handle: Handler, *, name: str | None = None) -> Subscription:
+    def on_segments(self, handle: Handler, *, name: str | None = None) -> S:
         """When the number of segments changes: at each scale of a stream, or when a stream is appended to one. It is 0
         once everything is read, and the current number again after a reset."""
-        return self._listen(self._summary, SEGMENTS, handle, name)
+        return self._subscribe(SEGMENTS, handle, name)
 
-    def on_readers(self, handle: Handler, *, name: str | None = None) -> Subscription:
+    def on_readers(self, handle: Handler, *, name: str | None = None) -> S:
         """When readers join, leave, or are presumed dead. `detail` has `names` (all open readers), `joined`, `left`."""
-        return self._listen(self._summary, READERS, handle, name)
+        return self._subscribe(READERS, handle, name)
 
-    def on_end_of_data(self, handle: Handler, *, name: str | None = None) -> Subscription:
+    def on_end_of_data(self, handle: Handler, *, name: str | None = None) -> S:
         """When everything is read and nothing can follow: once, or again after a reset. A listener that subscribes
         later is notified at once."""
-        return self._listen(self._summary, END_OF_DATA, handle, name)
+        return self._subscribe(END_OF_DATA, handle, name)
 
-    def on_scaling(self, handle: Handler, *, name: str | None = None) -> Subscription:
+    def on_scaling(self, handle: Handler, *, name: str | None = None) -> S:
         """When a stream is scaled: `stream` is its name, `detail` has `epoch`, `sealed` and `created`. No notification
         of the current state."""
-        return self._listen(self._summary, SCALED, handle, name)
+        return self._subscribe(SCALED, handle, name)
 
-    def on_truncation(self, handle: Handler, *, name: str | None = None) -> Subscription:
+    def on_truncation(self, handle: Handler, *, name: str | None = None) -> S:
         """When a stream is truncated, by a caller or by its retention: `detail` has `head`. No notification of the
         current state."""
-        return self._listen(self._summary, TRUNCATED, handle, name)
+        return self._subscribe(TRUNCATED, handle, name)
 
-    def on_passed(self, handle: Handler, *, name: str | None = None) -> Subscription:
+    def on_passed(self, handle: Handler, *, name: str | None = None) -> S:
         """When retention of a stream removes events that the lagging group has not read: `stream` is the stream's name,
         `detail` has `events` and `bytes`, which were removed unread, and `head`. No notification of the current
         state."""
-        return self._listen(self._summary, GROUP_PASSED, handle, name)
+        return self._subscribe(GROUP_PASSED, handle, name)

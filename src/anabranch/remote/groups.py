@@ -10,18 +10,17 @@ from anabranch.core.display import Displayed
 from anabranch.core.group import Checkpoint
 from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import GroupNotFound
-from anabranch.groups.audit import ReaderAudit, Source
 from anabranch.groups.checkpoints import End
-from anabranch.groups.elastic import ElasticReaders
 from anabranch.groups.load import Distribution, Unread
 from anabranch.groups.ports import StoredPositions
 from anabranch.groups.progress import DeliveryMode
+from anabranch.groups.reader_tools import ReaderTools
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.position import Position
 from anabranch.model.time_kind import TimeKind
-from anabranch.notifications.kinds import END_OF_DATA, GROUP_PASSED, READERS, SCALED, SEGMENTS, TRUNCATED
+from anabranch.notifications.group_events import GroupListening
 from anabranch.notifications.subscription import Handler
 from anabranch.reading.bounds import Place
 from anabranch.remote.group_reader import RemoteGroupReader
@@ -69,7 +68,7 @@ class RemoteGroups(RemoteNoun):
         return RemoteReaderGroup(str(full), StreamId(ident), self._caller, cast(Owner, self._own))
 
 
-class RemoteReaderGroup(Displayed):
+class RemoteReaderGroup(GroupListening[RemoteSubscription], ReaderTools, Displayed):
     """Like `ReaderGroup`, over a connection. Thread-safe."""
 
     def __init__(self, name: str, ident: StreamId, caller: Caller, owner: Owner) -> None:
@@ -131,30 +130,6 @@ class RemoteReaderGroup(Displayed):
     def reader_offline(self, name: str, position: Position | str | None = None) -> None:
         """See `ReaderGroup.reader_offline`."""
         self._call("reader_offline", name=name, position=position)
-
-    def elastic(
-        self,
-        start: Callable[[str], None],
-        stop: Callable[[str], None],
-        *,
-        readers_max: int,
-        events_per_reader: int = 100_000,
-        every_s: float = 1.0,
-    ) -> ElasticReaders:
-        """See `ReaderGroup.elastic`."""
-        return ElasticReaders(
-            self,
-            self._runtime,
-            start,
-            stop,
-            readers_max=readers_max,
-            events_per_reader=events_per_reader,
-            every_s=every_s,
-        )
-
-    def audit(self, source: Source) -> ReaderAudit:
-        """See `ReaderGroup.audit`. Ages are by this machine's clock."""
-        return ReaderAudit(self._runtime.clock, source)
 
     @property
     def readers(self) -> list[str]:
@@ -248,33 +223,7 @@ class RemoteReaderGroup(Displayed):
         """See `ReaderGroup.reset`."""
         self._call("reset", to=to, streams=streams, end=end, by=by)
 
-    # changes
-
-    def on_segments(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
-        """See `GroupListening.on_segments`."""
-        return self._listen(SEGMENTS, handle, name)
-
-    def on_readers(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
-        """See `GroupListening.on_readers`."""
-        return self._listen(READERS, handle, name)
-
-    def on_end_of_data(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
-        """See `GroupListening.on_end_of_data`."""
-        return self._listen(END_OF_DATA, handle, name)
-
-    def on_scaling(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
-        """See `GroupListening.on_scaling`."""
-        return self._listen(SCALED, handle, name)
-
-    def on_truncation(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
-        """See `GroupListening.on_truncation`."""
-        return self._listen(TRUNCATED, handle, name)
-
-    def on_passed(self, handle: Handler, *, name: str | None = None) -> RemoteSubscription:
-        """See `GroupListening.on_passed`."""
-        return self._listen(GROUP_PASSED, handle, name)
-
-    def _listen(self, kind: str, handle: Handler, name: str | None) -> RemoteSubscription:
+    def _subscribe(self, kind: str, handle: Handler, name: str | None) -> RemoteSubscription:
         return listen(self._owner, handle, {"group": self.name, "kind": kind, "name": name})
 
 

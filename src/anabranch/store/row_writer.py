@@ -206,13 +206,14 @@ class RowWriter:
                 with suppress(AnabranchError):  # then it expires by itself
                     self._transaction.abort("the write failed")
             if self._writer is not None:
-                with suppress(*([AnabranchError] if error is not None else [])):
-                    self._writer.close()
+                self._writer.close()
         except AnabranchError:
             self._undo()
-            raise
-        if error is not None:
-            self._undo()
+            if error is None:
+                raise
+        else:
+            if error is not None:
+                self._undo()
 
     def _undo(self) -> None:
         if self._first is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from anabranch.errors import InvalidSql
@@ -51,13 +52,8 @@ class StatementText:
             tokens = list(Dialect.get_or_raise(READ_AS[dialect]).tokenize(text))
         except TokenError as exc:
             raise InvalidSql("a quote or a comment is not closed") from exc
-        statements: list[list[Token]] = [[]]
-        for token in tokens:
-            if token.token_type is TokenType.SEMICOLON:
-                statements.append([])
-            else:
-                statements[-1].append(token)
-        return [cls(text, each) for each in statements if each]
+        runs = groupby(tokens, lambda token: token.token_type is TokenType.SEMICOLON)
+        return [cls(text, list(each)) for separates, each in runs if not separates]
 
     @property
     def left(self) -> str:

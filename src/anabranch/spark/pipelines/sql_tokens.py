@@ -6,6 +6,7 @@ They are those of sqlglot's tokenizer. Its parser is not used, because it does n
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from sqlglot import Token, TokenType
@@ -50,13 +51,8 @@ def _unclosed_line(text: str) -> int | None:
 
 def split_statements(tokens: Sequence[Token]) -> list[list[Token]]:
     """The tokens of each statement that is not empty."""
-    statements: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.token_type is TokenType.SEMICOLON:
-            statements.append([])
-        else:
-            statements[-1].append(token)
-    return [statement for statement in statements if statement]
+    runs = groupby(tokens, lambda token: token.token_type is TokenType.SEMICOLON)
+    return [list(each) for separates, each in runs if not separates]
 
 
 def word_of(token: Token | None) -> str:
