@@ -212,16 +212,11 @@ class Pipeline:
         for step in waiting:
             if self._once and step.level > waiting[0].level:
                 break
-            made = self._prepared[step.target]
             query = start(
                 self._spark,
                 self.store,
                 step,
-                made.frame,
-                made.late,
-                target=made.target,
-                sides=(*made.sides, *made.feedback),
-                checkpoint=made.checkpoint,
+                self._prepared[step.target],
                 name=f"{self.name}/{step.target}",
                 once=self._once,
                 trigger_us=self._trigger_us,

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from anabranch.model.ids import StreamId
-from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.file_lines import invalid_sql, padded
-from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.publish import BatchHandler, publish
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.windows.stage import WindowResults
@@ -21,7 +19,7 @@ from anabranch.spark.stores import FORMAT, stream_options
 from anabranch.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["start"]
@@ -31,19 +29,15 @@ def start(
     spark: SparkSession,
     store: Store,
     step: Step,
-    frame: DataFrame,
-    late: LateEventsSpec | None,
+    made: PreparedQuery,
     *,
-    target: StreamId,
-    sides: tuple[StreamId, ...],
-    checkpoint: CheckpointFolder,
     name: str,
     once: bool,
     trigger_us: int | None,
     run: tuple[str, str],
     follow: Callable[[BatchHandler], BatchHandler] | None = None,
 ) -> StreamingQuery:
-    """Start the query under `name`, in the run of the pipeline that has this name and token. `trigger_us` is the time
+    """Start a prepared query under `name`, in the run of the pipeline that has this name and token. `trigger_us` is the time
     between micro-batches of a statement without one of its own. In a run that follows another, `follow` makes what
     publishes a batch into what decides whether to, and the sources pause between batches. Raises InvalidSql for anything
     that Spark refuses only at this point."""
@@ -53,16 +47,16 @@ def start(
     # Each query gets its own pool, so that none queues behind another's jobs.
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     options = {
-        **stream_options(store, statement.target, target),
-        "checkpointLocation": checkpoint.for_spark,
-        "checkpointUrl": checkpoint.text,
+        **stream_options(store, statement.target, made.target),
+        "checkpointLocation": made.checkpoint.for_spark,
+        "checkpointUrl": made.checkpoint.text,
         "pipelineRun": json.dumps(run),
     }
-    if late is not None:
-        options["late"] = late.to_option()
-    if sides:
+    if made.late is not None:
+        options["late"] = made.late.to_option()
+    if sides := (*made.sides, *made.feedback):
         options["outputs"] = json.dumps([str(each) for each in sides])
-    writer = frame.writeStream.queryName(name).outputMode(statement.options.mode).options(**options)
+    writer = made.frame.writeStream.queryName(name).outputMode(statement.options.mode).options(**options)
     handler = _handler(store, statement, options, follows=follow is not None)
     if handler is None:
         writer = writer.format(FORMAT)
