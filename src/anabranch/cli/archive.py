@@ -38,7 +38,7 @@ def create(
         str,
         typer.Argument(metavar="STREAM|SCOPE", help="scope/name, a range scope/name\\[start,end], or a whole scope."),
     ],
-    url: Annotated[str, typer.Argument(metavar="URL", help="An empty folder or prefix, for this alone.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="An empty folder or prefix, for this archive only.")],
     start: FromOption = None,
     end: ToOption = None,
     by: ByOption = "append",

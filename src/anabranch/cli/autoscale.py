@@ -14,15 +14,21 @@ if TYPE_CHECKING:
     from anabranch.model.policy import ByRate, Scaling
 
 EventsOption = Annotated[
-    float | None, typer.Option("--events-per-second", metavar="N", help="Split what gets more events than that.")
+    float | None,
+    typer.Option("--events-per-second", metavar="N", help="Split segments that get more events than this."),
 ]
 BytesOption = Annotated[
-    str | None, typer.Option("--bytes-per-second", metavar="SIZE", help="Split what gets more bytes: 500KB, 2MB.")
+    str | None,
+    typer.Option(
+        "--bytes-per-second", metavar="SIZE", help="Split segments that get more bytes than this: 500KB, 2MB."
+    ),
 ]
 FactorOption = Annotated[
-    int | None, typer.Option("--factor", metavar="N", help="Most parts of one split; default: 2.", min=2)
+    int | None, typer.Option("--factor", metavar="N", help="Largest number of parts of one split; default: 2.", min=2)
 ]
-MinimumOption = Annotated[int | None, typer.Option("--minimum", metavar="N", help="Least number of segments.", min=1)]
+MinimumOption = Annotated[
+    int | None, typer.Option("--minimum", metavar="N", help="Smallest number of segments.", min=1)
+]
 
 
 def autoscale(

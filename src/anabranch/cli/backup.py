@@ -19,7 +19,8 @@ app = new_app()
 @app.command()
 def backup(
     place: Annotated[
-        str | None, typer.Argument(metavar="[PLACE]", help="A folder or the URL of an object store, for this alone.")
+        str | None,
+        typer.Argument(metavar="[PLACE]", help="A folder or the URL of an object store that holds nothing else."),
     ] = None,
     catalog_only: Annotated[
         bool, typer.Option("--catalog-only", help="Only copy the catalog among the store's own blobs, for rebuild.")

@@ -35,7 +35,7 @@ _Segments = Annotated[
     int | None, typer.Option("--segments", metavar="N", help="Segments of equal key range; default: 1.")
 ]
 _RetainFor = Annotated[
-    str | None, typer.Option("--retain-for", metavar="AGE", help="Let events go that are older: 7d, 12h, 30m.")
+    str | None, typer.Option("--retain-for", metavar="AGE", help="Remove events older than this: 7d, 12h, 30m.")
 ]
 _RetainBytes = Annotated[
     str | None, typer.Option("--retain-bytes", metavar="SIZE", help="Keep so many of the newest bytes: 10GB.")
@@ -43,7 +43,9 @@ _RetainBytes = Annotated[
 _RetainGroup = Annotated[
     list[str] | None,
     typer.Option(
-        "--retain-group", metavar="GROUP", help="Let events go that this, and each other group named so, has read."
+        "--retain-group",
+        metavar="GROUP",
+        help="Remove events that this reader group has read; of several groups: that all have read.",
     ),
 ]
 _ExistOk = Annotated[bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")]

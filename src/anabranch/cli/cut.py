@@ -41,7 +41,8 @@ def cut(
     events: EventsOption = None,
     size: BytesOption = None,
     at_most: Annotated[
-        bool, typer.Option("--at-most", help="Stop before there is more, instead of when there is enough.")
+        bool,
+        typer.Option("--at-most", help="The last cut with no more than that, instead of the first with at least that."),
     ] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,

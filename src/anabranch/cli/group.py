@@ -90,7 +90,7 @@ def reset(
     ] = None,
     stream: Annotated[
         list[str] | None,
-        typer.Option("--stream", metavar="STREAM", help="Read this one from now on, and each other one named so."),
+        typer.Option("--stream", metavar="STREAM", help="Read this stream from now on; may be given several times."),
     ] = None,
     end: Annotated[
         str | None,

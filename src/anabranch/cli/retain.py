@@ -35,7 +35,7 @@ _Groups = Annotated[
     typer.Option(
         "--group",
         metavar="GROUP",
-        help="Let go what this reader group, and each other one named so, has read.",
+        help="Remove events that this reader group has read; of several groups: that all have read.",
     ),
 ]
 _Checkpointed = Annotated[
@@ -44,7 +44,7 @@ _Checkpointed = Annotated[
         "--checkpointed", help="With --group: remove events before its last checkpoint, not those that it has read."
     ),
 ]
-_Forever = Annotated[bool, typer.Option("--forever", help="Let nothing go any more.")]
+_Forever = Annotated[bool, typer.Option("--forever", help="Keep all events from now on.")]
 _Now = Annotated[bool, typer.Option("--now", help="Carry it out at once, not with the next upkeep.")]
 
 

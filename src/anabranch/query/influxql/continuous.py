@@ -72,8 +72,8 @@ def _check_form(query: ContinuousQuery, default: str) -> None:
     select, (interval, _) = query.select, _interval(query)
     if query.every is not None and query.every < interval:
         raise InvalidSql(
-            f"RESAMPLE EVERY {duration_text(query.every)} would write the results of a window of {duration_text(interval)} before "
-            "it is over, and again; a stream keeps each of them. The nearest is without EVERY, or a pipeline with early results"
+            f"RESAMPLE EVERY {duration_text(query.every)} would write the results of a window of {duration_text(interval)} several "
+            "times, first before it ends, and a stream keeps them all; leave EVERY out, or write a pipeline with early results"
         )
     if select.fill.kind in ("previous", "linear"):
         raise InvalidSql(

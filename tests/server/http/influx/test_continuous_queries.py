@@ -113,7 +113,7 @@ REFUSED = [
     ("SELECT mean(value) FROM cpu GROUP BY time(1m)", "", "expected INTO"),
     ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m)", "RESAMPLE", "expected EVERY, FOR"),
     ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m)", "RESAMPLE FOR 30s", "FOR must not be shorter"),
-    ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m)", "RESAMPLE EVERY 30s", "The nearest is without EVERY"),
+    ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m)", "RESAMPLE EVERY 30s", "leave EVERY out"),
     ("SELECT value INTO x FROM cpu GROUP BY time(1m)", "", "at least one aggregate function"),
     ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m) fill(previous)", "", "the nearest is fill(none)"),
     ("SELECT mean(value) INTO x FROM cpu GROUP BY time(1m) fill(linear)", "", "the nearest is fill(none)"),
