@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark.session.class_archive import archive_options, class_archive, remove_outdated, writing_options
+from anabranch.spark.session.class_archive import (
+    UNFINISHED,
+    archive_options,
+    class_archive,
+    remove_outdated,
+    writing_options,
+)
 from anabranch.spark.session.home import ensure_home
 from anabranch.spark.session.java import ensure_java
 
@@ -62,8 +68,13 @@ def test_archives_that_are_outdated_are_removed() -> None:
     uninstalled.parent.mkdir()
     for each in (kept, other_java, uninstalled):
         each.touch()
+    killed, being_written = (kept.with_name(f"{UNFINISHED}{name}") for name in ("killed", "now"))
+    for folder in (killed, being_written):
+        folder.mkdir()
+    os.utime(killed, (0, 0))
     remove_outdated(kept)
     assert (kept.exists(), other_java.exists(), uninstalled.exists()) == (True, False, False)
+    assert (killed.exists(), being_written.exists()) == (False, True)
 
 
 SESSION = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark.session.home import ensure_home
+from anabranch.spark.session.home import ensure_home, leave_home
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +43,18 @@ def test_what_the_user_has_set_is_left_alone(name: str, value: str, monkeypatch:
     monkeypatch.setenv(name, value)
     assert ensure_home() is None
     assert os.environ[name] == value
+
+
+def test_a_session_of_a_cluster_leaves_it() -> None:
+    assert ensure_home() is not None
+    leave_home()
+    assert "SPARK_HOME" not in os.environ and "PYSPARK_PYTHON" not in os.environ
+
+
+def test_what_the_user_has_set_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    leave_home()
+    assert (os.environ["SPARK_HOME"], os.environ["PYSPARK_PYTHON"]) == ("/opt/spark", sys.executable)
 
 
 def test_without_a_place_for_it_spark_works_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

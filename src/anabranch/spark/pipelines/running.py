@@ -11,6 +11,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.errors import AnabranchError, Conflict, InvalidArgument, PipelineFailed, StoreUnavailable
 from anabranch.model.cut import StreamCut
+from anabranch.model.ids import StreamId
 from anabranch.runtime.log_events import PIPELINE_ENDED, PIPELINE_FAILED, PIPELINE_LATE
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
@@ -21,6 +22,7 @@ from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.progress import QueryMeter, QueryProgress
 from anabranch.spark.pipelines.start import start
+from anabranch.spark.shared_streams import start_reading, stop_reading
 from anabranch.store import Store
 from anabranch.store.engine_api import Held
 
@@ -73,6 +75,9 @@ class Pipeline:
         }
         self._tails = {name: store.cuts.tail(stream) for name, stream in results.items()}
         self._warned: set[str] = set()
+        self._reading: list[StreamId] = []
+        for target in self._queries:
+            self._note_reading(prepared[target])
         self._finishing = self._stopping = self._ended = False
         self._failure: PipelineFailed | Conflict | None = None
         self._changed = store.runtime.tasks.condition()
@@ -224,7 +229,13 @@ class Pipeline:
             )
             with self._lock:
                 self._queries[step.target] = query
+            self._note_reading(self._prepared[step.target])
         return True
+
+    def _note_reading(self, made: PreparedQuery) -> None:
+        streams = [StreamCut.parse(start).stream for start in made.starts.values()]
+        self._reading += streams
+        start_reading(streams)
 
     def _supervise(self) -> None:
         # Each step is tried even if an earlier one failed: after Java was killed, queries can't even be stopped.
@@ -292,6 +303,8 @@ class Pipeline:
     def _stop_queries(self) -> None:
         for query in self._queries.values():
             query.stop()
+        streams, self._reading = self._reading, []
+        stop_reading(streams)
 
     def _vanish(self, held: Sequence[Held], now: int) -> None:
         """Release an ephemeral pipeline's streams, and remove its row and checkpoints unless the row was lost."""

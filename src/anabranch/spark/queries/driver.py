@@ -222,6 +222,7 @@ class _Driver:
             return "refused", str(exc)
         except Exception as exc:
             if is_java_gone(exc):  # all that this driver runs has ended
+                self._host.send(event="ending", why="Spark's Java process has ended")
                 _end_at_once(self._folder)
             return "crashed" if is_crash(exc) else "failed", explain(exc)
         return "stopped", None
@@ -293,12 +294,11 @@ def _listen(messages: queue.SimpleQueue[dict[str, Any]], folder: str) -> None:
     _end_at_once(folder)
 
 
-def _end_with_java(spark: Any, folder: str) -> None:
+def _end_with_java(spark: Any, host: MessagePipe, folder: str) -> None:
     """End this process as soon as Spark's Java process has ended: without it nothing can be run, nor stopped."""
-    java = spark.sparkContext._gateway.proc
-    java.wait()
-    sys.stderr.write("Spark's Java process has ended\n")
-    sys.stderr.flush()
+    code = spark.sparkContext._gateway.proc.wait()
+    how = f"by signal {-code}" if code < 0 else f"with code {code}"
+    host.send(event="ending", why=f"Spark's Java process ended {how}")
     _end_at_once(folder)
 
 
@@ -322,7 +322,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(messages, folder), name="host", daemon=True).start()
     with connect(**setup["store"], create=False) as store:
         spark = session(name="anabranch queries", store=store, checkpoints=checkpoint_base(store), **setup["conf"])
-        threading.Thread(target=_end_with_java, args=(spark, folder), name="java", daemon=True).start()
+        threading.Thread(target=_end_with_java, args=(spark, host, folder), name="java", daemon=True).start()
         if setup["warm"]:
             warm_up(spark)
         driver = _Driver(store, spark, host, folder)

@@ -70,6 +70,7 @@ class DriverProcess:
         self.ready = False
         self.owner: DriverOwner | None = None  # None: it is a spare one
         self._how: str | None = None  # it ended
+        self._why: str | None = None  # what it said about its end
         self._events = events
         self._lines = MessagePipe(self._process.stdin)
         settings = {**conf, _JAVA_OPTIONS: java}
@@ -81,8 +82,8 @@ class DriverProcess:
         self._lines.send(**message)
 
     def end(self, timeout_s: float = 0.0) -> str:
-        """Have it end, or kill it after `timeout_s`, and begin to remove its files. Returns how it ended, with the last line of its
-        log unless it was killed. A second call is harmless."""
+        """Have it end, or kill it after `timeout_s`, and begin to remove its files. Returns how it ended, with the reason it gave
+        or the last line of its log, unless it was killed. A second call is harmless."""
         if self._how is not None:
             return self._how
         if timeout_s > 0:
@@ -96,6 +97,8 @@ class DriverProcess:
             code = self._process.wait(limits.TASK_END_S)
         self._lines.close()
         how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}: {self._last_line()}"
+        if self._why is not None:
+            how = f"because {self._why}"
         # Spark leaves many files; whatever takes over does not wait for that.
         threading.Thread(target=shutil.rmtree, args=(self._folder, True), name=f"remove-{self.pid}").start()
         self._how = how
@@ -110,5 +113,9 @@ class DriverProcess:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                self._events.put((self, parse_line(line)))
+                message = parse_line(line)
+                if message.get("event") == "ending":
+                    self._why = str(message.get("why"))
+                else:
+                    self._events.put((self, message))
         self._events.put((self, None))

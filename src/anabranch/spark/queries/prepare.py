@@ -17,7 +17,7 @@ import psutil
 from anabranch import limits
 from anabranch.errors import StoreUnavailable
 from anabranch.spark.queries.warm_up import warm_up
-from anabranch.spark.session.class_archive import class_archive, remove_outdated, writing_options
+from anabranch.spark.session.class_archive import UNFINISHED, class_archive, remove_outdated, writing_options
 from anabranch.spark.session.home import ensure_home
 from anabranch.spark.session.java import ensure_java
 from anabranch.spark.session.session import session
@@ -37,9 +37,9 @@ def prepare_spark() -> Path | None:
     archive = class_archive()
     if archive is None or archive.exists():
         return archive
-    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".classes-") as folder:
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=UNFINISHED) as folder:
         fresh = Path(folder) / archive.name
-        spark = session(**{"spark.driver.extraJavaOptions": writing_options(fresh)})
+        spark = session(master="local[2]", **{"spark.driver.extraJavaOptions": writing_options(fresh)})
         gateway: Any = spark.sparkContext._gateway
         warm_up(spark)
         spark.stop()

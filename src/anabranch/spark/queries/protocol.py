@@ -19,6 +19,7 @@
 | `{"event": "ended", "query": name, "epoch": n, "how": how, "error": text or null}` | it no longer runs it |
 | `{"event": "following", "query": name, "change": n, "ready": bool}` | whether the hot standby could take over now, each time that this changes |
 | `{"event": "unfollowed", "query": name, "change": n, "how": how, "error": text}` | it has ended, unasked |
+| `{"event": "ending", "why": text}` | it ends at once, for this reason |
 """
 
 from __future__ import annotations

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from anabranch.spark.session.home import homes
 
-__all__ = ["archive_options", "class_archive", "remove_outdated", "writing_options"]
+__all__ = ["UNFINISHED", "archive_options", "class_archive", "remove_outdated", "writing_options"]
+
+UNFINISHED: Final = ".classes-"  # begins the names of folders in which archives are written
 
 # Otherwise Java reports each class that it leaves out, and why a file does not fit.
 _QUIET: Final = "-Xlog:cds*=off"
+_ABANDONED_S: Final = 3600.0  # far longer than writing one takes
 _CALLERS_OWN: Final = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-Xshare:off")
 
 
@@ -49,7 +55,11 @@ def writing_options(file: Path) -> str:
 
 
 def remove_outdated(archive: Path) -> None:
-    """Remove the archives beside this one, and those of Sparks that were uninstalled."""
+    """Remove the archives beside this one, those of Sparks that were uninstalled, and what killed processes were writing."""
     for other in archive.parent.parent.glob("*/classes-*.jsa"):
         if other != archive and (other.parent == archive.parent or not (other.parent / "jars").exists()):
             other.unlink(missing_ok=True)
+    for abandoned in archive.parent.glob(f"{UNFINISHED}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - abandoned.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(abandoned, ignore_errors=True)

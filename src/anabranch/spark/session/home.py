@@ -23,7 +23,7 @@ from typing import Final
 
 from anabranch.spark.session.cache import cache_folder
 
-__all__ = ["ensure_home", "homes"]
+__all__ = ["ensure_home", "homes", "leave_home"]
 
 _COMMAND: Final = """#!/bin/sh
 if [ "$1 $2" = "-m pyspark.daemon" ]; then
@@ -59,6 +59,18 @@ def ensure_home() -> Path | None:
     with suppress(OSError):
         os.environ["PYSPARK_PYTHON"] = str(_command(home))
     return home
+
+
+def leave_home() -> None:
+    """Undo `ensure_home` in the environment, also that of a parent process: for a session of a cluster, whose other machines
+    have no such folder, and of YARN, which is sent the zip."""
+    try:
+        ours = homes()
+    except RuntimeError:
+        return
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
+        if Path(os.environ.get(name, "")).is_relative_to(ours):
+            del os.environ[name]
 
 
 def homes() -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import StoreUnavailable
 from anabranch.errors.optional import optional
 from anabranch.spark.session.class_archive import archive_options
-from anabranch.spark.session.home import ensure_home
+from anabranch.spark.session.home import ensure_home, leave_home
 from anabranch.spark.session.jars import ensure_jars
 from anabranch.spark.session.java import ensure_java
 from anabranch.spark.session.spark_access import configure_access, is_s3, remember_why_missing
@@ -69,8 +69,12 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+# Executors of YARN have a temporary folder whose path is too long for a Unix socket.
+_CLUSTER_SETTINGS = {"spark.python.unix.domain.socket.dir": "/tmp"}
+
 _CLASS_PATH = "spark.driver.extraClassPath"
 _CLASS_PATH_BEHIND = "SPARK_DIST_CLASSPATH"
+_MASTER = "spark.master"
 _WAREHOUSE = "spark.sql.warehouse.dir"
 
 
@@ -84,8 +88,8 @@ def session(
 ) -> SparkSession:
     """Return the process's Spark session; start it with settings for streams if there is none.
 
-    `master` is Spark's master (default: `SPARK_MASTER` or spark-submit's, else `local[2]`). `options` are Spark
-    settings and override those chosen here: `session(**{"spark.ui.enabled": "true"})`. On a session that is already
+    `master` is Spark's master (default: the option `spark.master`, `SPARK_MASTER` or spark-submit's, else `local[2]`).
+    `options` are Spark settings and override those chosen here: `session(**{"spark.ui.enabled": "true"})`. On a session that is already
     running, only settings that Spark can change at run time take effect. Tables that a local session itself stores
     (`saveAsTable`) are removed when the process ends; set `spark.sql.warehouse.dir` to keep their files elsewhere.
 
@@ -104,14 +108,11 @@ def session(
 
         from anabranch.spark.session.java_watch import watch_java
         from anabranch.spark.session.start import start_within_deadline
-    # Otherwise Spark's workers run the first `python3` on the PATH, which may not be in this environment.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-
     # This logger prints each Spark error as a line of JSON with Java's stack, in addition to the exception itself.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
     running = SparkSession.getActiveSession()
-    master = master or os.environ.get("SPARK_MASTER") or "local[2]"
+    master = master or options.get(_MASTER) or os.environ.get("SPARK_MASTER") or "local[2]"
     settings = dict(_SETTINGS)
     if master.startswith("local"):
         settings |= _LOCAL_SETTINGS
@@ -119,7 +120,16 @@ def session(
             ensure_home()
             if _WAREHOUSE not in options:
                 settings[_WAREHOUSE] = _passing_folder()
+            from anabranch.spark.shared_streams import make_folder
+
+            make_folder()
+    else:
+        settings |= _CLUSTER_SETTINGS
+        leave_home()
+    # Otherwise Spark's workers run the first `python3` on the PATH, which may not be in this environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings |= options
+    settings.pop(_MASTER, None)  # it is given below
     java_options = _quiet(options.get("spark.driver.extraJavaOptions", ""))
     settings["spark.driver.extraJavaOptions"] = f"{java_options} {archive_options(java_options)}".strip()
     places = [place for place in (*_remote(store), checkpoints) if is_s3(place)]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from anabranch.core.shed_rule import draws
 from anabranch.model.columns import ADDED as ADDED_COLUMNS
 from anabranch.model.ids import StreamId
-from anabranch.spark.source.reads import StreamReads
+from anabranch.spark.source.reads import RangeReads
 from anabranch.spark.source.scan import ScanRange, columns_to_read
 from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, conformed, spark_columns
 
@@ -20,7 +20,7 @@ __all__ = ["read_ranges", "with_shed_columns"]
 
 
 def read_ranges(
-    reads: StreamReads,
+    reads: RangeReads,
     stream: StreamId,
     ranges: Iterable[ScanRange],
     names: Sequence[str],

@@ -28,7 +28,7 @@ from anabranch.store.engine_api import (
     to_cut,
 )
 
-__all__ = ["StreamReads", "WaitedTail", "reads_of"]
+__all__ = ["RangeReads", "StreamReads", "WaitedTail", "reads_of"]
 
 
 class WaitedTail(Protocol):
@@ -44,15 +44,27 @@ class WaitedTail(Protocol):
         ...
 
 
-class StreamReads(Protocol):
+class RangeReads(Protocol):
+    """Reads the events of ranges."""
+
+    def view(self, stream: StreamName | StreamId) -> StreamView:
+        """The stream as it is now. Raises StreamNotFound."""
+        ...
+
+    def rows(
+        self, view: StreamView, ranges: Iterable[ScanRange], columns: pa.Schema, *, lossy: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """The events of the ranges, in their order: these stored columns, of which there is at least one, then
+        `model.columns.ADDED`. Raises StreamNotFound, CorruptStore, and Truncated; with `lossy` it skips events that are
+        truncated, instead of raising Truncated."""
+        ...
+
+
+class StreamReads(RangeReads, Protocol):
     """Reads the streams of one store."""
 
     def freshen(self, stream: StreamName) -> None:
         """If it is the stream of notifications, let it have those that are due."""
-        ...
-
-    def view(self, stream: StreamName | StreamId) -> StreamView:
-        """The stream as it is now. Raises StreamNotFound."""
         ...
 
     def place(self, view: StreamView, place: str, by: TimeKind) -> StreamCut:
@@ -65,14 +77,6 @@ class StreamReads(Protocol):
 
     def cut_at(self, view: StreamView, time: Micros) -> StreamCut:
         """The cut before the first event appended at or after `time`."""
-        ...
-
-    def rows(
-        self, view: StreamView, ranges: Iterable[ScanRange], columns: pa.Schema, *, lossy: bool = False
-    ) -> Iterator[pa.RecordBatch]:
-        """The events of the ranges, in their order: these stored columns, of which there is at least one, then
-        `model.columns.ADDED`. Raises StreamNotFound, CorruptStore, and Truncated; with `lossy` it skips events that are
-        truncated, instead of raising Truncated."""
         ...
 
     def tail(self) -> WaitedTail:

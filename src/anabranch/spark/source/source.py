@@ -36,14 +36,16 @@ from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.paths import path_taken
+from anabranch.spark.shared_streams import shared_folder
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.source.following import FollowedBatches, FollowedRun
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.ranges import read_ranges, with_shed_columns
-from anabranch.spark.source.reads import StreamReads, WaitedTail, reads_of
+from anabranch.spark.source.reads import RangeReads, StreamReads, WaitedTail, reads_of
 from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, split_into_tasks
+from anabranch.spark.source.shared_reads import SharedReads
 from anabranch.spark.source.shedding import batch_load
 from anabranch.spark.source.standby_mark import AwaitedStandby
 from anabranch.spark.stores import open_store
@@ -145,6 +147,13 @@ class _SparkSource:
     def _reads(self) -> StreamReads:
         return reads_of(self._open())
 
+    def _shared_reads(self, stream: StreamId) -> RangeReads:
+        """What a task reads with."""
+        folder = shared_folder(stream)
+        if folder is None or self._open().runtime.sealer is not None:  # what is encrypted is not written as it is
+            return self._reads()
+        return SharedReads(self._reads(), folder)
+
     def _view(self, stream: StreamId | None = None) -> StreamView:
         stream = stream or self._options.stream_id
         self._reads().freshen(self._options.stream)
@@ -193,8 +202,9 @@ class _SparkSource:
         if isinstance(partition, RangePartition):  # if there is none, Spark passes an empty partition of its own
             options = self._options
             with self._access.explained():
+                reads = self._shared_reads(partition.stream)
                 found = read_ranges(
-                    self._reads(), partition.stream, partition.ranges, self._names, options.keys, lossy=options.lossy
+                    reads, partition.stream, partition.ranges, self._names, options.keys, lossy=options.lossy
                 )
                 yield from self._with_shed_columns(found, partition.keep_rate)
 
