@@ -296,7 +296,8 @@ def _listen(messages: queue.SimpleQueue[dict[str, Any]], folder: str) -> None:
 
 def _end_with_java(spark: Any, host: MessagePipe, folder: str) -> None:
     """End this process as soon as Spark's Java process has ended: without it nothing can be run, nor stopped."""
-    code = spark.sparkContext._gateway.proc.wait()
+    java = spark.sparkContext._gateway.proc
+    code = java.wait()
     how = f"by signal {-code}" if code < 0 else f"with code {code}"
     host.send(event="ending", why=f"Spark's Java process ended {how}")
     _end_at_once(folder)

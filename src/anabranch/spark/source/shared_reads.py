@@ -39,7 +39,7 @@ _KEPT_S: Final = 30.0
 _SUFFIX: Final = ".arrow"
 
 
-class _Piece(NamedTuple):
+class _SharedPart(NamedTuple):
     """The events `start <= offset < stop` of a segment, in a file."""
 
     start: int
@@ -98,19 +98,19 @@ class SharedReads:
         stop = min(found.stop, wanted.stop)
         return _cut(_opened(found.file), wanted.start - found.start, stop - found.start), stop
 
-    def _find(self, name: str, offset: int) -> _Piece | None:
+    def _find(self, name: str, offset: int) -> _SharedPart | None:
         """The piece with this offset that reaches furthest."""
         pieces = [each for each in self._pieces(name) if each.start <= offset < each.stop]
         return max(pieces, key=lambda piece: piece.stop, default=None)
 
-    def _pieces(self, name: str) -> Iterator[_Piece]:
+    def _pieces(self, name: str) -> Iterator[_SharedPart]:
         prefix = f"{name}-"
         for entry in os.scandir(self._folder):
             if entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX):
                 start, stop = entry.name.removeprefix(prefix).removesuffix(_SUFFIX).split("-")
-                yield _Piece(int(start), int(stop), Path(entry.path))
+                yield _SharedPart(int(start), int(stop), Path(entry.path))
 
-    def _make(self, view: StreamView, wanted: ScanRange, columns: pa.Schema, name: str) -> _Piece:
+    def _make(self, view: StreamView, wanted: ScanRange, columns: pa.Schema, name: str) -> _SharedPart:
         """Read events into a new piece: all that are wanted, or as many as fit."""
         self._remove_old()
         fresh, rows = self._folder / f".new-{name}-{os.getpid()}", 0
@@ -124,7 +124,7 @@ class SharedReads:
                     break
         assert rows, "each offset of the range has an event"
         stop = wanted.start + rows
-        piece = _Piece(wanted.start, stop, self._folder / f"{name}-{wanted.start}-{stop}{_SUFFIX}")
+        piece = _SharedPart(wanted.start, stop, self._folder / f"{name}-{wanted.start}-{stop}{_SUFFIX}")
         fresh.replace(piece.file)
         return piece
 
