@@ -40,7 +40,7 @@ class AppendQueue:
     """Batches of one writer, and the task that sends them. With a producer in the command, or a claim of a byte stream,
     each is appended once; without, one whose answer is lost is refused with AppendUncertain.
 
-    With `each_numbered` a refused number is given to nothing else, so nothing is appended after it.
+    With `each_numbered` the number of a refused batch is not given to another one, so nothing is appended after it.
 
     `gathered`, `close_chunk` and `explained` are set by the writer: how many bytes of single events are gathered, what
     puts these into the queue, and what a failed call's error means to this writer."""
@@ -110,7 +110,7 @@ class AppendQueue:
             self.changed.notify_all()
 
     def wake(self) -> None:
-        """Say that events are gathered."""
+        """Tell the task that events are gathered."""
         with self.changed:
             self.changed.notify_all()
 

@@ -26,9 +26,11 @@ class RemoteSubscription(Displayed):
     """Like `Subscription`, over a connection. Calling it unsubscribes.
 
     The broker hands out one notification at a time, and the next one, with the bookmark of a named listener saved, once
-    `handle` has returned; unsubscribing tells it too what `handle` has processed, also by a call in progress. After a lost connection it listens again through another broker: a named listener continues
-    at its bookmark, and what it got before is not handed out again while the process lives; an unnamed one continues
-    after what it got, except that one of a reader group first gets the present state again.
+    `handle` has returned. Unsubscribing also reports what `handle` has processed, including by a call in progress.
+
+    After a lost connection it listens again through another broker. A named listener continues at its bookmark, and gets
+    nothing a second time while the process lives. An unnamed one continues after the last notification that it got; but
+    one of a reader group first gets the present state again.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class Sender:
 
     @property
     def full(self) -> bool:
-        """Whether what was added had better be sent before more is."""
+        """Whether what was added is to be sent before more is added."""
         return self._bytes >= self._enough
 
     def sent(self) -> Iterator[Sent]:
@@ -75,12 +75,12 @@ class Sender:
         return self._told != self._reader.offsets
 
     def position(self) -> Sent:
-        """Says how far was read without a row."""
+        """The message that says how far the reader is, without a row."""
         self._told = dict(self._reader.offsets)
         return self._without_rows(v1.BatchMetadata(position=self._cut(self._told)))
 
     def tail(self) -> Sent:
-        """Says that there is nothing more at present."""
+        """The message that says that the reader is at the tail."""
         return self._without_rows(v1.BatchMetadata(at_tail=True))
 
     def _batches(self, added: list[_Added]) -> Iterator[Sent]:
