@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.cli.render import Parquet, Sink
+from anabranch.cli.render.parquet_file import Parquet
+from anabranch.cli.render.sink import Sink
 from anabranch.errors import InvalidArgument
 from tests.cli.kit import Line, column
 from tests.waiting import PATIENCE_S
@@ -36,8 +37,8 @@ def test_formats(sensors: Line) -> None:
 
 
 def test_an_arrow_stream_is_whole_even_without_rows(sensors: Line) -> None:
-    for stream, rows in (("iot/sensors", 3), ("iot/raw", 0)):
-        process = sensors.start("read", stream, "--format", "arrow")
+    processes = [sensors.start("read", stream, "--format", "arrow") for stream in ("iot/sensors", "iot/raw")]
+    for process, rows in zip(processes, (3, 0), strict=True):
         out, _ = process.communicate(timeout=PATIENCE_S)
         table = pa.ipc.open_stream(out).read_all()
         assert table.num_rows == rows
@@ -63,7 +64,7 @@ def test_a_parquet_file_goes_to_stdout_and_to_a_new_file(sensors: Line, tmp_path
 def test_row_groups_bound_what_a_parquet_file_holds_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     batch = pa.record_batch({"a": [1, 2]})
-    monkeypatch.setattr("anabranch.cli.render._ROW_GROUP_BYTES", 2 * batch.nbytes)
+    monkeypatch.setattr("anabranch.cli.render.parquet_file._ROW_GROUP_BYTES", 2 * batch.nbytes)
     renderer = Parquet(batch.schema, Sink(file))
     for _ in range(5):
         renderer.write(batch)

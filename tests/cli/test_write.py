@@ -17,7 +17,6 @@ from anabranch.cli.intake import source
 from anabranch.runtime.settings import Settings
 from anabranch.store import connect
 from tests.cli.kit import CSV, SCHEMA, Line, column
-from tests.waiting import PATIENCE_S
 
 TABLE = pa.table(
     {
@@ -82,21 +81,12 @@ def test_a_file_makes_its_stream_and_fills_it(line: Line, tmp_path: Path, kind: 
 def test_what_was_read_can_be_written_again(sensors: Line, tmp_path: Path, kind: str) -> None:
     if kind == "parquet":
         sensors("write", "iot/sensors", "--create", make(tmp_path, kind))
-        rows = sensors("read", "iot/sensors").rows
-        pq.write_table(
-            pa.Table.from_pylist(rows).append_column("_offset", pa.array(range(6))), tmp_path / "again.parquet"
-        )
+    rows = sensors("read", "iot/sensors").rows
+    if kind == "parquet":
+        table = pa.Table.from_pylist(rows).append_column("_offset", pa.array(range(6)))
+        pq.write_table(table, tmp_path / "again.parquet")
     else:
-        form = {"arrow": "arrow"}.get(kind, kind)
-        out = sensors.process("read", "iot/sensors", "--format", form, "--meta") if kind != "arrow" else None
-        rows = sensors("read", "iot/sensors").rows
-        if out is not None:
-            (tmp_path / f"again.{kind}").write_text(out.out)
-        else:
-            with (tmp_path / "again.arrow").open("wb") as file:
-                assert (
-                    sensors.start("read", "iot/sensors", "--format", form, "--meta", stdout=file).wait(PATIENCE_S) == 0
-                )
+        sensors("read", "iot/sensors", "--format", kind, "--meta", "--output", tmp_path / f"again.{kind}")
     sensors(
         "write",
         "iot/copy",

@@ -137,7 +137,7 @@ def run(
     times = time_kind(by)
     with open_store(store) as opened:
         from anabranch.cli.interrupts import interrupts
-        from anabranch.cli.render import choose, render
+        from anabranch.cli.render.result import choose, render
         from anabranch.spark.pipelines.run import run as start_pipeline
         from anabranch.spark.pipelines.screen import watch
 

@@ -68,7 +68,7 @@ def query(
       anabranch query --dialect trino 'SELECT device, try_cast(note AS bigint) AS n FROM iot.sensors'
       anabranch query --allow-files "SELECT * FROM iot.sensors JOIN 'devices.csv' USING (device)"
     """
-    from anabranch.cli.render import choose, render
+    from anabranch.cli.render.result import choose, render
 
     kind = choose(form, as_json=as_json, output=output)
     text = _text(sql, file)
@@ -98,7 +98,7 @@ def _ask_broker(
     store: str | None, text: str, kind: Format, output: Path | None, *, refused: Mapping[str, object]
 ) -> None:
     """Have the broker run it, which has limits of its own."""
-    from anabranch.cli.render import render
+    from anabranch.cli.render.result import render
     from anabranch.remote.query import query as ask
     from anabranch.remote.store import RemoteStore
 

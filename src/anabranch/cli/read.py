@@ -95,7 +95,7 @@ def output_format(
     form: Format | None, *, as_json: bool, output: Path | None, follow: bool, limit: int | None
 ) -> Format:
     """The format of the output. Raises InvalidArgument for one that can't be followed."""
-    from anabranch.cli.render import choose
+    from anabranch.cli.render.result import choose
 
     kind = choose(form, as_json=as_json, output=output)
     if kind is Format.parquet and follow and limit is None:
@@ -126,7 +126,7 @@ def print_events(
     reader: Reader, kind: Format, output: Path | None, *, limit: int | None, meta: bool, follow: bool
 ) -> None:
     """Print the events of a reader."""
-    from anabranch.cli.render import render
+    from anabranch.cli.render.result import render
 
     visible = _VisibleColumns(reader, meta=meta)
     render(_at_most(visible.batches(), limit), visible.schema, kind, output, keep=follow)

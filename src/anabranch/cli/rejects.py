@@ -72,7 +72,7 @@ def _entry(row: BadRow) -> dict[str, Any]:
 
             entry["text_base64"] = b64encode(row.text).decode()
     elif row.values is not None:
-        from anabranch.cli.render import json_rows
+        from anabranch.cli.render.json_lines import json_rows
 
         (values,) = json_rows(row.values.combine_chunks().to_batches()[0])
         entry["values"] = json.loads(values)

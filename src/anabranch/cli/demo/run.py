@@ -13,7 +13,7 @@ from anabranch.cli.demo.measure import STREAM, Collector
 from anabranch.cli.formats import Format
 from anabranch.cli.interrupts import interrupts
 from anabranch.cli.output import counted, print_columns, put_line
-from anabranch.cli.render import render
+from anabranch.cli.render.result import render
 from anabranch.spark.pipelines.run import Pipeline
 from anabranch.spark.pipelines.run import run as start_pipeline
 from anabranch.spark.pipelines.screen import clock_text, watch

@@ -22,7 +22,7 @@ from anabranch.cli.read import (
     print_events,
     reader_options,
 )
-from anabranch.cli.render import json_rows
+from anabranch.cli.render.json_lines import json_rows
 from anabranch.errors import EventNotFound, InvalidArgument
 
 
