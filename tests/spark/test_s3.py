@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.request
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +27,8 @@ from anabranch.spark.pipelines.run import run
 from tests.postgres_server import drop
 from tests.postgres_server import fresh_url as fresh_catalog
 from tests.s3_server import Exchange, Proxy, Spoil, emulator, fresh_url
-from tests.spark.pipelines import COUNTS, counted, expected, put
+from tests.spark.pipelines import COUNTS, counted, expected, put, rows
+from tests.spark.pipelines import SCHEMA as MEASUREMENTS
 from tests.spark.pipelines import new_store as new_measurements
 from tests.spark.streams import SCHEMA, by_place, numbers, table, write
 from tests.waiting import PATIENCE_S, until
@@ -266,3 +267,23 @@ def test_a_killed_pipeline_goes_on_from_its_checkpoints_in_a_bucket(s3_spark: Sp
         assert not (tmp_path / "river" / "pipelines").exists()
         reset(store, "p")
         assert not place.names("commits") and not place.names("offsets")
+
+
+@pytest.mark.slow
+def test_statements_that_read_one_stream_fetch_each_of_its_commits_once(spark: SparkSession, tmp_path: Path) -> None:
+    sql = "; ".join(
+        f"CREATE STREAM out.copy{n} AS SELECT device, at, celsius FROM STREAM iot.sensors" for n in range(4)
+    )
+    with Proxy() as proxy, ab.connect(tmp_path / "river", blobs=fresh_url(port=proxy.port), create=True) as store:
+        store.scopes.create("iot")
+        store.streams.create("iot/sensors", schema=MEASUREMENTS, key="device", time="at", scaling=1)
+        put(store, range(4000))
+        with run(store, sql, name="copies", spark=spark, checkpoints=str(tmp_path / "checkpoints")) as pipeline:
+            until(pipeline.caught_up)
+            for number in range(1, 6):  # large enough not to be kept in the catalog
+                put(store, range(number * 4000, number * 4000 + 4000))
+                until(pipeline.caught_up)
+            fetched = Counter(each.path for each in proxy.requests if each.method == "GET" and "/commits/" in each.path)
+        assert sorted(fetched.values()) == [1] * 6
+        for number in range(4):
+            assert len(rows(store, f"out/copy{number}")) == 24_000
