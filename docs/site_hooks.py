@@ -230,6 +230,6 @@ _SERVER_SETTINGS = """A setting has one name in three places. The first that nam
    verbs, such as `ANABRANCH_STORE`, come after the broker's own;
 3. the TOML file that `--config` or `ANABRANCH_SERVER_CONFIG` names: `http_port = 80`.
 
-A name that is none is refused, with the nearest one. `anabranch serve --print-config` prints what is in force, and where
+An unknown name is refused, and the error suggests the most similar one. `anabranch serve --print-config` prints what is in force, and where
 each value comes from, as a file; passwords in addresses are hidden. Times are in seconds, sizes in bytes; `off` stands for
 none. Lists are separated by commas in the environment and in flags."""

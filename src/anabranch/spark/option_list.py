@@ -182,7 +182,7 @@ OPTIONS: Final = (
         internal=True,
     ),
     SparkOption(
-        "batch", "write", "none", "the number of the query's batch of which a DataFrame is the results", internal=True
+        "batch", "write", "none", "the number of the micro-batch whose results the DataFrame holds", internal=True
     ),
     SparkOption(
         "outputs", "write", "none", "JSON: the ids of the streams of a statement's side outputs", internal=True

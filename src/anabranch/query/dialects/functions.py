@@ -81,6 +81,6 @@ def unsupported(tree: exp.Expr, *, pipeline: bool) -> tuple[exp.Expr, str] | Non
         if isinstance(node, exp.Func) and type(node) not in _KINDS:
             name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
             alike = get_close_matches(name, FUNCTIONS, n=1)
-            nearest = f"; the nearest that is: {alike[0]}" if alike else f"; there are {', '.join(sorted(FUNCTIONS))}"
-            return node, f"the function {name} is not translated{nearest}"
+            known = f"did you mean {alike[0]}?" if alike else f"expected one of {', '.join(sorted(FUNCTIONS))}"
+            return node, f"the function {name} is not translated; {known}"
     return None

@@ -1,7 +1,7 @@
 """Translates continuous queries into the SQL of pipelines, which hosts run.
 
 InfluxDB runs the SELECT of a continuous query again for each interval. A pipeline keeps open windows, and writes the result of
-each once. What depends on the difference is refused, with the nearest form that there is.
+each once. What depends on the difference is refused, and the error says what to use instead.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def _check_form(query: ContinuousQuery, default: str) -> None:
         )
     if select.fill.kind in ("previous", "linear"):
         raise InvalidSql(
-            f"fill({select.fill.kind}) needs other windows than the one that is written; the nearest is fill(none), and "
+            f"fill({select.fill.kind}) needs the values of other windows; use fill(none) here, and "
             f"fill({select.fill.kind}) in a SELECT from the result"
         )
     if select.fill.kind == "number" and max(query.every or 0, query.lasting or 0) > interval:
         raise InvalidSql(
-            "RESAMPLE with fill() would write windows without events; the nearest is fill(none), and fill() in a SELECT from the "
+            "RESAMPLE with fill() would write windows without events; use fill(none) here, and fill() in a SELECT from the "
             "result"
         )
     if select.ordered or select.paging != Paging() or select.zone is not None:
@@ -133,7 +133,7 @@ def _statement(query: ContinuousQuery, measurement: Measurement, database: Datab
     target = (into.database or default, into.name or measurement.name)
     if target == (measurement.stream.scope, measurement.stream.name):
         raise InvalidSql(
-            f"the continuous query would write into {measurement.name}, which it reads; the nearest is another measurement or another "
+            f"the continuous query would write into {measurement.name}, which it reads; write into another measurement or another "
             "database"
         )
     if measurement.time == "_appended":

@@ -152,7 +152,7 @@ class WindowSql:
         if kind == "string" and call.name != "count":
             raise InvalidSql(
                 f"a continuous query can't store the text field '{reference.name}', which would be a tag in the result; "
-                "the nearest is count()"
+                "only count() of it can be stored"
             )
         return self._cast(reference, kind), kind
 
@@ -187,7 +187,7 @@ class WindowSql:
 
 def _not_of_a_window(name: str) -> str:
     if name in _NEAREST:
-        return f"a continuous query can't have {name}(), which has several results for a window; the nearest is {_NEAREST[name]}"
+        return f"a continuous query can't have {name}(), which has several results for a window; use {_NEAREST[name]}"
     return (
         f"a continuous query can't have {name}(), which compares windows: store the function inside it, and ask for {name}() "
         "of the result"
