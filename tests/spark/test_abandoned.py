@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,17 @@ import anabranch as ab
 from anabranch.catalog.state.pipeline import PipelineOutput
 from anabranch.catalog.state.query import QueryLease, QueryStandby
 from anabranch.deployments import hosting
-from anabranch.errors import Conflict
-from anabranch.model.ids import Micros
+from anabranch.errors import Conflict, PipelineFailed, StoreUnavailable
+from anabranch.model.ids import Micros, StreamId
 from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines import admin
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.abandoned import drop_abandoned, standby_number
 from anabranch.spark.pipelines.plan import plan
+from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.record import PipelineRow
 from anabranch.spark.pipelines.run import DEPLOYED
+from anabranch.spark.pipelines.standby import Standby
 from tests.s3_server import fresh_url
 from tests.spark.pipelines import COUNTS, new_store
 
@@ -121,3 +124,34 @@ def test_a_deletion_removes_the_checkpoints_of_standbys(store: ab.Store, tmp_pat
     row_of.finish(store.catalog, "q", row_of.this_process("x"), now=0)
     admin.delete(store, "q")
     assert not root.exists()
+
+
+def test_a_take_over_that_may_have_been_stored_keeps_the_checkpoints_that_the_row_names(
+    store: ab.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.queries.deploy("q", COUNTS, standby="hot")
+    assert hosting.claim(store.catalog, "q", QueryLease("a", 1, "h", Micros(0)), now=Micros(0)) is not None
+    (step,) = plan(COUNTS)
+    claimed = row_of.claim(store.catalog, "q", COUNTS, [step.output], row_of.this_process(f"{DEPLOYED}x"), now=0)
+    leads = replace(claimed.outputs[0], checkpoint="pipelines/q/out.counts/0001")
+    row = replace(claimed, outputs=(leads,), prepared=True)
+    row_of.save(store.catalog, row)
+    standby = Standby(store, None, "q", COUNTS, parameters={}, trigger_us=None, wanted=lambda: True)  # type: ignore[arg-type]
+    own = replace(leads, checkpoint="pipelines/q/out.counts/00017")
+    standby._row, standby._outputs = row, {step.target: own}
+    checkpoint = checkpoint_folder(str(tmp_path / "river" / own.checkpoint), store.runtime)
+    standby._prepared = {step.target: PreparedQuery(None, StreamId(1), None, checkpoint, {})}  # type: ignore[arg-type]
+    for each in (leads, own):
+        (tmp_path / "river" / each.checkpoint / "offsets").mkdir(parents=True)
+    save = row_of.save
+
+    def save_unanswered(*row: Any) -> None:
+        save(*row)
+        raise StoreUnavailable("the answer was lost")
+
+    monkeypatch.setattr(row_of, "save", save_unanswered)
+    with pytest.raises(PipelineFailed, match="the answer was lost"):
+        standby.take_over(1)
+    standby.stop()  # as its driver does
+    assert row_of.find(store.catalog, "q").outputs[0].checkpoint == own.checkpoint
+    assert (tmp_path / "river" / own.checkpoint / "offsets").is_dir()

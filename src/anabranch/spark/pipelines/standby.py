@@ -207,9 +207,9 @@ class Standby:
             for output in row.outputs:
                 self._finish_planned(output)
             row = replace(row, outputs=tuple(map(self._with_own, row.outputs)))
+            self._outputs = {}  # they are the pipeline's now, also if it is not known whether the row was stored
             row_of.save(store.catalog, row)
             self._role.become("plans")
-            self._outputs = {}  # they are the pipeline's now
             PIPELINE_STARTED(pipeline=self._name, generation=row.generation, start="takes over")
             pipeline = Pipeline(
                 store,
@@ -233,7 +233,7 @@ class Standby:
         return pipeline
 
     def stop(self) -> None:
-        """Follow no more, and remove the checkpoints."""
+        """Follow no more, and remove the checkpoints, unless the row may name them."""
         self._role.become("ended")
         for query in self._queries.values():
             query.stop()

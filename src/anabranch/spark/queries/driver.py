@@ -157,6 +157,8 @@ class _Driver:
         if error is None:
             return
         with self._lock:
+            if followed.taken:  # it runs, whatever went wrong with a last look at whether it is ready
+                return
             if self._standbys.get(name) is followed:
                 del self._standbys[name]
         if standby is not None:
@@ -196,10 +198,12 @@ class _Driver:
             return None
         try:
             return standby.take_over(row.epoch)
-        except (Conflict, PipelineFailed) as exc:
-            QUERY_NOTED(query=name, note=f"its standby did not take over: {exc}")
-            with suppress(Exception):
+        except Exception as exc:
+            with suppress(Exception):  # else no other run of the query could begin in this session
                 standby.stop()
+            if not isinstance(exc, Conflict | PipelineFailed):
+                raise
+            QUERY_NOTED(query=name, note=f"its standby did not take over: {exc}")
             return None
 
     def _run(self, name: str, epoch: int) -> None:
