@@ -27,7 +27,7 @@ from tests.ports import free_port
 from tests.waiting import PATIENCE_S
 
 _GIVEN = "ANABRANCH_TEST_S3"
-_BUCKET = "anabranch-test"
+BUCKET = "anabranch-test"
 _names = itertools.count()
 
 # The server, and a thread that ends it with the tests, be they killed: then nobody holds its standard input any more.
@@ -63,7 +63,7 @@ class Emulator:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{_BUCKET}", method="PUT")
+                request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{BUCKET}", method="PUT")
                 with urllib.request.urlopen(request, timeout=10):
                     return
             except OSError:
@@ -102,7 +102,15 @@ def fresh_url(*, port: int | None = None, scheme: str = "http", options: str = "
         return f"{base.rstrip('/')}/{prefix}?{query}"
     server = f"{scheme}://127.0.0.1:{port or emulator().port}"
     allow = "&allow_http=true" if scheme == "http" else ""
-    return f"s3://{bucket or _BUCKET}/{prefix}?endpoint={server}&region=us-east-1{allow}{options}"
+    return f"s3://{bucket or BUCKET}/{prefix}?endpoint={server}&region=us-east-1{allow}{options}"
+
+
+def put_object(url: str, key: str, content: bytes) -> None:
+    """Write an object below a `fresh_url` of the emulator, as other programs do: a key that ends with `/` marks a folder."""
+    place = url.partition("?")[0].removeprefix("s3://")
+    made = urllib.request.Request(f"http://127.0.0.1:{emulator().port}/{place}/{key}", data=content, method="PUT")
+    with urllib.request.urlopen(made, timeout=PATIENCE_S):
+        pass
 
 
 class Exchange:

@@ -6,6 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import anabranch as ab
 from anabranch.blobs.address import parse
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.objects import ObjectBlobs
@@ -14,7 +15,7 @@ from anabranch.blobs.requests import FailureKind, explain
 from anabranch.blobs.tiers import TieredBlobs
 from anabranch.runtime.ports import Runtime
 from anabranch.testing.contracts import BlobContract
-from tests.s3_server import fresh_url
+from tests.s3_server import BUCKET, fresh_url, put_object
 
 
 class TestS3(BlobContract):
@@ -83,3 +84,15 @@ class TestFolderAndS3(BlobContract):
         assert self.blobs.get("history/1").to_pybytes() == b"history/1"
         self.blobs.delete("history/1")
         assert self.blobs.size("history/1") is None
+
+
+def test_a_folder_that_another_program_has_marked_is_an_empty_place(tmp_path: Path) -> None:
+    url = fresh_url(bucket=BUCKET)
+    put_object(url, "", b"")
+    with ab.connect(tmp_path / "river", blobs=url, create=True) as store:
+        put_object(url, "commits/", b"")
+        store.scopes.create("s")
+        store.streams.create("s/a")
+        store.writer("s/a").write(b"x" * 1_000_000).result()
+        assert [info.size > 1_000_000 for info in ObjectBlobs(parse(url), Runtime()).list("commits/")] == [True]
+        assert list(store.check()) == []

@@ -24,7 +24,7 @@ from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.record import PipelineRow
 from anabranch.spark.pipelines.run import DEPLOYED
 from anabranch.spark.pipelines.standby import Standby
-from tests.s3_server import fresh_url
+from tests.s3_server import BUCKET, fresh_url, put_object
 from tests.spark.pipelines import COUNTS, new_store
 
 
@@ -70,6 +70,25 @@ def test_in_a_bucket_too(store: ab.Store) -> None:
     assert first.siblings() == ["0001", leads, killed, later]
     drop_abandoned(store, row(place(leads)), before=later)
     assert first.siblings() == [leads, later]
+
+
+def test_hadoops_markers_of_folders_are_no_files_of_a_checkpoint(store: ab.Store) -> None:
+    address = fresh_url(bucket=BUCKET)
+    base, mark, options = address.partition("?")
+    leader = checkpoint_folder(f"{base}/out.0/0001{mark}{options}", store.runtime)
+    markers = ("", "offsets/", "state/", "state/0/", "state/0/0/")
+    files = {"metadata": b"m", "offsets/0": b"o", "offsets-x": b"x", "state/0/0/1.delta": b"d"}
+    for name, content in {**dict.fromkeys(markers, b""), **files}.items():
+        put_object(address, f"out.0/0001/{name}", content)
+    assert sorted(leader.files()) == sorted(files)
+    assert leader.names("offsets") == ["0"]
+    number = standby_number(1, Micros(7))
+    leader.copy(number, leader.files())
+    assert leader.siblings() == ["0001", number]
+    leader.beside(number).drop()
+    assert leader.siblings() == ["0001"]
+    leader.drop()
+    assert leader.siblings() == leader.files() == []
 
 
 def test_once_another_host_has_the_query_no_run_of_the_earlier_one_takes_its_pipeline(store: ab.Store) -> None:

@@ -159,6 +159,8 @@ class ObjectBlobs:
             for entry in found:
                 key = entry["path"]
                 if key <= last:
+                    if not entry["size"]:
+                        continue  # a folder's marker `a/`, as other programs make them: it is listed as `a`, behind `a-b`
                     raise StoreUnavailable(f"{self._address.shown} lists its keys out of order: {last}, then {key}")
                 last = key
                 if key.startswith(prefix):

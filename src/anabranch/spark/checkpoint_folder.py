@@ -172,7 +172,8 @@ class _Folder:
 
 
 class _Bucket:
-    """A folder in S3. Its methods raise StoreUnavailable if the object store does not answer."""
+    """A folder in S3. Its methods raise StoreUnavailable if the object store does not answer. Hadoop marks each of its folders by
+    an empty object, `offsets/`, which is listed as `offsets`; no file of a checkpoint is empty."""
 
     def __init__(self, text: str, runtime: Runtime) -> None:
         from anabranch.blobs.objects import ObjectBlobs  # takes a while to load
@@ -194,7 +195,7 @@ class _Bucket:
         return _Bucket(beside(self.text, sibling), self._runtime)
 
     def siblings(self) -> list[str]:
-        return sorted({each.key.partition("/")[0] for each in self.above(1)._objects.list()})
+        return sorted({each.key.partition("/")[0] for each in self.above(1)._objects.list() if each.size})
 
     def names(self, folder: str) -> list[str]:
         return [PurePosixPath(each.key).name for each in self._objects.list(f"{folder}/")]
@@ -206,7 +207,7 @@ class _Bucket:
             return None
 
     def files(self) -> list[str]:
-        found = (each.key for each in self._objects.list())
+        found = (each.key for each in self._objects.list() if each.size)
         return [key for key in found if not PurePosixPath(key).name.startswith(".")]
 
     def copy(self, sibling: str, names: Collection[str]) -> None:
@@ -219,7 +220,7 @@ class _Bucket:
         self._objects.clear(re.compile(""))
 
     def empty(self) -> None:
-        # Hadoop's markers of empty folders stay: the library does not list them as objects.
+        # Hadoop's markers of folders stay: the library can't address them.
         self._objects.clear(_CHECKPOINT)
 
     def remove(self) -> None:
