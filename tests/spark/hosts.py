@@ -6,21 +6,43 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import duckdb
+import psutil
 import pyarrow as pa
 
 import anabranch as ab
 from anabranch.spark.pipelines import record
-from tests.spark.pipelines import BASE, SECOND, SOURCE
+from tests.postgres_server import drop, fresh_url
+from tests.spark.pipelines import BASE, COUNTS, SCHEMA, SECOND, SOURCE, new_store, put
 
 PATIENCE_S = 400.0
+_PREPARE = "anabranch.spark.queries.prepare"
+SQL = COUNTS + "; CREATE STREAM out.copy AS SELECT device, at, celsius FROM STREAM iot.sensors"
 # Java starts in half the time if it compiles less.
 QUICK = ("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+
+
+@contextmanager
+def store_on(catalog: str, folder: Path) -> Iterator[ab.Store]:
+    """A store with an empty stream of measurements: `sqlite`, in a folder, or `postgres`, with its blobs in one."""
+    if catalog == "sqlite":
+        with new_store(folder / "river") as opened:
+            yield opened
+        return
+    url = fresh_url()
+    with ab.connect(url, blobs=folder / "blobs", create=True) as opened:
+        opened.scopes.create("iot")
+        opened.streams.create(SOURCE, schema=SCHEMA, key="device", time="at", scaling=2)
+        yield opened
+    drop(url)
 
 
 class HostProcess:
@@ -46,6 +68,11 @@ class HostProcess:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def lives(self) -> bool:
+        """True until it has ended."""
+        return self._process.poll() is None
+
     def wait(self, done: Callable[[], bool]) -> None:
         """Wait until it is so, while the host lives."""
 
@@ -66,9 +93,13 @@ class HostProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """kill -9, of the host alone."""
+        """kill -9, of the host alone. Its drivers end by themselves; what prepares later starts would go on for minutes."""
+        preparing = [each.pid for each in psutil.Process(self.pid).children() if _PREPARE in each.cmdline()]
         self._process.kill()
         self._process.wait(PATIENCE_S)
+        for each in preparing:
+            with suppress(ProcessLookupError):
+                os.killpg(each, signal.SIGKILL)
 
     def stop(self) -> int:
         """SIGTERM; returns its exit code."""
@@ -79,6 +110,38 @@ class HostProcess:
         """At the end of a test, however it went."""
         if self._process.poll() is None:
             self.stop()
+
+
+class Load:
+    """20 events a commit, a second apart in event time, in a thread until it is ended. A commit every tenth of a second,
+    or with a `chance` two to five times a second."""
+
+    def __init__(self, store: ab.Store, *, begin: int = 0, chance: Random | None = None) -> None:
+        self._store = store
+        self._chance = chance
+        self._writing = threading.Lock()
+        self._ending = threading.Event()
+        self.written = begin
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending.wait(0.1 if self._chance is None else self._chance.uniform(0.2, 0.5)):
+            with self._writing:
+                put(self._store, range(self.written, self.written + 20))
+                self.written += 20
+
+    @contextmanager
+    def paused(self) -> Iterator[int]:
+        """Writes nothing meanwhile. Yields how many events there are."""
+        with self._writing:
+            yield self.written
+
+    def end(self) -> int:
+        """Returns how many events there are."""
+        self._ending.set()
+        self._thread.join()
+        return self.written
 
 
 def _address(store: ab.Store) -> list[str]:

@@ -3,7 +3,6 @@ disturbed."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,49 +10,16 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from tests.postgres_server import drop, fresh_url
-from tests.spark.hosts import HostProcess, by_duckdb, driver_of, kill_driver
-from tests.spark.pipelines import COUNTS, SCHEMA, SOURCE, counted, new_store, put, rows
+from tests.spark.hosts import SQL, HostProcess, Load, by_duckdb, driver_of, kill_driver, store_on
+from tests.spark.pipelines import SOURCE, counted, put, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(2400)]
-
-SQL = COUNTS + "; CREATE STREAM out.copy AS SELECT device, at, celsius FROM STREAM iot.sensors"
-
-
-class Load:
-    """Events every tenth of a second, in a thread, until it is ended."""
-
-    def __init__(self, store: ab.Store, *, begin: int = 0) -> None:
-        self._store = store
-        self._ending = threading.Event()
-        self.written = begin
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ending.wait(0.1):
-            put(self._store, range(self.written, self.written + 20))
-            self.written += 20
-
-    def end(self) -> int:
-        """Returns how many events there are."""
-        self._ending.set()
-        self._thread.join()
-        return self.written
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ab.Store]:
-    if request.param == "sqlite":
-        with new_store(tmp_path / "river") as opened:
-            yield opened
-        return
-    url = fresh_url()
-    with ab.connect(url, blobs=tmp_path / "blobs", create=True) as opened:
-        opened.scopes.create("iot")
-        opened.streams.create(SOURCE, schema=SCHEMA, key="device", time="at", scaling=2)
+    with store_on(request.param, tmp_path) as opened:
         yield opened
-    drop(url)
 
 
 @pytest.fixture
