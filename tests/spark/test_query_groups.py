@@ -8,6 +8,7 @@ import pytest
 
 from tests.spark.hosts import HostProcess, driver_of
 from tests.spark.pipelines import new_store, put, rows
+from tests.spark.standby_kills import drivers_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -47,5 +48,36 @@ def test_groups_have_drivers_of_their_own_and_what_has_no_room_waits(tmp_path: P
             store.queries.deploy("four", _copy("four"), memory="64GB")
             host.wait(lambda: store.queries.get("four").refused is not None)
             assert store.queries.get("four").state == "waiting"
+        finally:
+            host.end()
+
+
+def test_a_driver_without_queries_and_a_hot_standby_take_no_room_that_is_not_there(tmp_path: Path) -> None:
+    with new_store(tmp_path / "river") as store:
+        put(store, range(20))
+        # Room for two drivers with one query each.
+        host = HostProcess(store, tmp_path / "host.log", "--spares", "0", "--cpus", "1", "--memory", "3.5GB")
+        try:
+            store.queries.deploy("one", _copy("one"))
+            host.wait(lambda: store.queries.get("one").state == "running")
+            kept = driver_of(store, "one")
+            store.queries.stop("one")
+            host.wait(lambda: store.queries.get("one").state == "stopped")
+            # The driver waits for the group's next query as long as there is room.
+            store.queries.deploy("two", _copy("two"), group="billing")
+            host.wait(lambda: store.queries.get("two").state == "running")
+            assert set(drivers_of(host)) == {kept, driver_of(store, "two")}
+            store.queries.deploy("three", _copy("three"), group="third")
+            host.wait(lambda: store.queries.get("three").state == "running")
+            assert set(drivers_of(host)) == {driver_of(store, each) for each in ("two", "three")}
+            # A hot standby needs a driver of its own.
+            store.queries.deploy("two", _copy("two"), standby="hot")
+            host.wait(lambda: store.queries.get("two").standby_refused is not None)
+            info = store.queries.get("two")
+            assert info.standby_refused is not None and "1.4 GB of it for a driver" in info.standby_refused
+            assert (info.state, info.standby_state, len(drivers_of(host))) == ("running", "none", 2)
+            store.queries.stop("three")
+            host.wait(lambda: store.queries.get("two").standby_state == "ready")
+            assert store.queries.get("two").standby_refused is None
         finally:
             host.end()

@@ -9,10 +9,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from anabranch import limits
-from anabranch.catalog.state.query import QueryNeeds, QueryRow
+from anabranch.catalog.state.query import QueryNeeds, QueryRefusal, QueryRow
 from anabranch.model.amounts import size_text
 
-__all__ = ["HostCapacity", "has_room_for_driver", "is_announced", "refusal", "refused_text"]
+__all__ = ["HostCapacity", "drivers_that_fit", "is_announced", "refusal", "refused_text", "standby_refused_text"]
 
 _ANNOUNCED_US = 30_000_000  # for which a refusal holds unless it is renewed
 
@@ -46,24 +46,35 @@ def refusal(
     return None
 
 
-def has_room_for_driver(capacity: HostCapacity, held: Collection[QueryNeeds], drivers: int) -> bool:
-    """True if a host with these queries and drivers may start one more driver ahead."""
-    return _free_memory(capacity, held, drivers) >= limits.DRIVER_BYTES
+def drivers_that_fit(capacity: HostCapacity, held: Collection[QueryNeeds], drivers: int) -> int:
+    """How many drivers without queries a host with these queries and drivers may have beside them."""
+    return max(_free_memory(capacity, held, drivers) // limits.DRIVER_BYTES, 0)
 
 
 def refused_text(row: QueryRow, now: int) -> str | None:
     """Why hosts leave a query that waits for one; None if none has said so in the last half minute."""
-    found = row.refusal
     if row.wanted != "running" or (row.lease is not None and row.lease.until > now):
         return None
+    return _text(row.refusal, now)
+
+
+def standby_refused_text(row: QueryRow, now: int) -> str | None:
+    """Why a query that wants a hot standby has none: because it can't have one, or because hosts leave it; None if none has said
+    so in the last half minute."""
+    found = row.hot_standby if row.hot_standby is not None and row.hot_standby.until > now else None
+    if row.standby != "hot" or row.wanted != "running":
+        return None
+    return _text(row.standby_refusal, now) if found is None else found.refused
+
+
+def _text(found: QueryRefusal | None, now: int) -> str | None:
     if found is None or now - found.at > _ANNOUNCED_US:
         return None
     return f"host {found.host} has no room: {found.reason}"
 
 
-def is_announced(row: QueryRow, host: str, reason: str, now: int) -> bool:
-    """True if the row says why hosts leave the query, and need not be changed for this host's reason."""
-    found = row.refusal
+def is_announced(found: QueryRefusal | None, host: str, reason: str, now: int) -> bool:
+    """True if a row that has `found` says why hosts leave the query, and need not be changed for this host's reason."""
     if found is None or now - found.at > _ANNOUNCED_US:
         return False
     return found.host != host or (found.reason == reason and now - found.at < _ANNOUNCED_US // 2)

@@ -41,6 +41,7 @@ __all__ = [
     "note_restart",
     "queries",
     "refuse",
+    "refuse_standby",
     "release",
     "release_standby",
     "remove",
@@ -81,7 +82,7 @@ def claim(catalog: Catalog, name: str, lease: QueryLease, *, now: Micros) -> Que
 
 def refuse(catalog: Catalog, row: QueryRow, host: str, reason: str, *, now: Micros) -> None:
     """Note why this host leaves a free query, unless that is known."""
-    if is_announced(row, host, reason, now):
+    if is_announced(row.refusal, host, reason, now):
         return
     with catalog.writing(subject_of(row.name)) as txn:
         found = txn.state(QUERY, row.name)
@@ -194,8 +195,22 @@ def claim_standby(catalog: Catalog, name: str, standby: QueryStandby, *, now: Mi
         row = txn.state(QUERY, name)
         if row is None or row.change != standby.change or not wants_standby(row, standby.token, now, settled=True):
             return False
-        put_query(txn, replace(row, hot_standby=standby))
+        put_query(txn, replace(row, hot_standby=standby, standby_refusal=None))
     return True
+
+
+def refuse_standby(catalog: Catalog, row: QueryRow, host: str, reason: str, *, now: Micros) -> None:
+    """Note why this host leaves the hot standby of a query, unless that is known, or a host has one."""
+    if is_announced(row.standby_refusal, host, reason, now):
+        return
+    with catalog.writing(subject_of(row.name)) as txn:
+        found = txn.state(QUERY, row.name)
+        if (
+            found is not None
+            and found.standby == "hot"
+            and (found.hot_standby is None or found.hot_standby.until <= now)
+        ):
+            put_query(txn, replace(found, standby_refusal=QueryRefusal(host, reason, now)))
 
 
 def update_standby(

@@ -9,7 +9,7 @@ from typing import Any
 from anabranch.catalog.port import Reading
 from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.query import QueryRow, QueryStandby, QueryState, StandbyKind, Wanted
-from anabranch.deployments.admission import refused_text
+from anabranch.deployments.admission import refused_text, standby_refused_text
 from anabranch.model.ids import Micros
 
 
@@ -20,8 +20,8 @@ class QueryInfo:
     that failed in a row, and `error` says why the last one did. `group`, `cpus` and `memory` (in bytes) are what it needs of a
     host; `refused` says why hosts leave it, while they do. `results` are the names of the streams that it was
     started to feed. `standby` is the kind of standby that was chosen. The state of a hot one is `none` while no host has it,
-    `behind` while it starts or has fallen behind, `ready` to take over, or `refused`, with the reason in the query's log; `standby_host` is the process that
-    has it. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
+    `behind` while it starts or has fallen behind, `ready` to take over, or `refused`; `standby_host` is the process that
+    has it. `standby_refused` says why it is refused, or why hosts leave it. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
     `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `operators` and others (docs/how-to/deploy-queries.md lists them). A replay
     `replaces` that query once it has caught up. Times in µs."""
 
@@ -44,6 +44,7 @@ class QueryInfo:
     standby: StandbyKind
     standby_state: str | None
     standby_host: str | None
+    standby_refused: str | None
     progress: tuple[Mapping[str, Any], ...]
     replaces: str | None = None
 
@@ -73,6 +74,7 @@ def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
         standby=row.standby,
         standby_state=_standby_state(hot) if row.standby == "hot" else None,
         standby_host=None if hot is None or hot.refused is not None else f"{hot.pid}@{hot.host}",
+        standby_refused=standby_refused_text(row, now),
         progress=() if pipeline is None else tuple(pipeline.progress),
         replaces=row.replaces,
     )

@@ -157,6 +157,30 @@ def test_why_a_query_waits_is_known_until_a_host_takes_it(anywhere: Store) -> No
     assert hosting.queries(anywhere.catalog) == [row]
 
 
+def test_why_a_query_has_no_hot_standby_is_known_until_a_host_has_it(anywhere: Store) -> None:
+    queries, catalog = anywhere.queries, anywhere.catalog
+    now = anywhere.runtime.clock.now()
+    until = Micros(now + 10_000_000)
+    queries.deploy("q", "one", standby="hot")
+    row = hosting.claim(catalog, "q", QueryLease("a", 1, "host", until), now=now)
+    assert row is not None
+    row = hosting.update(catalog, "q", row.epoch, lambda row: replace(row, state="running"))
+    hosting.refuse_standby(catalog, row, "1@h", "no memory", now=now)
+    info = queries.get("q")
+    assert (info.standby_state, info.standby_refused) == ("none", "host 1@h has no room: no memory")
+    assert info.refused is None
+    standby = QueryStandby("b", 2, "host", until, row.change)
+    assert hosting.claim_standby(catalog, "q", standby, now=now)
+    assert queries.get("q").standby_refused is None
+    hosting.refuse_standby(catalog, row, "3@h", "no memory", now=now)  # it read the row before
+    assert hosting.queries(catalog)[0].standby_refusal is None
+    hosting.update_standby(catalog, "q", "b", lambda found: replace(found, refused="it uses rand"))
+    info = queries.get("q")
+    assert (info.standby_state, info.standby_refused) == ("refused", "it uses rand")
+    queries.deploy("q", "one", standby="warm")
+    assert queries.get("q").standby_refused is None
+
+
 def test_other_needs_end_the_run_and_the_same_do_not(anywhere: Store) -> None:
     anywhere.queries.deploy("q", "one")
     (before,) = hosting.queries(anywhere.catalog)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import limits
-from anabranch.catalog.state.query import QueryNeeds, QueryRefusal, QueryRow
+from anabranch.catalog.state.query import QueryNeeds, QueryRefusal, QueryRow, QueryStandby
 from anabranch.deployments.admission import (
     HostCapacity,
-    has_room_for_driver,
+    drivers_that_fit,
     is_announced,
     refusal,
     refused_text,
+    standby_refused_text,
 )
 from anabranch.model.ids import Micros
 
@@ -58,17 +61,31 @@ def test_a_refusal_says_what_is_missing() -> None:
         "the query needs 1.6 GB of memory, 1.4 GB of it for a driver, and 600.0 MB of 4.0 GB are free"
     )
     assert of(QueryNeeds("billing")) == "it does not serve the group 'billing'"
-    assert not has_room_for_driver(capacity, held, 1) and has_room_for_driver(capacity, [], 1)
+    assert [drivers_that_fit(capacity, held, each) for each in (0, 1, 2)] == [1, 0, 0]
+    assert drivers_that_fit(capacity, [], 1) == 1
 
 
 def test_a_refusal_is_announced_once_by_one_host_until_it_is_old() -> None:
-    row = QueryRow("q", Micros(0), Micros(0), "running", 1, 1)
-    assert not is_announced(row, "a", "full", 0)
+    assert not is_announced(None, "a", "full", 0)
     told = QueryRow("q", Micros(0), Micros(0), "running", 1, 1, refusal=QueryRefusal("a", "full", Micros(0)))
-    assert is_announced(told, "a", "full", 10 * SECOND)
-    assert not is_announced(told, "a", "full", 16 * SECOND)  # renewed
-    assert not is_announced(told, "a", "fuller", SECOND)
-    assert is_announced(told, "b", "full too", 30 * SECOND)
-    assert not is_announced(told, "b", "full too", 31 * SECOND)
+    assert is_announced(told.refusal, "a", "full", 10 * SECOND)
+    assert not is_announced(told.refusal, "a", "full", 16 * SECOND)  # renewed
+    assert not is_announced(told.refusal, "a", "fuller", SECOND)
+    assert is_announced(told.refusal, "b", "full too", 30 * SECOND)
+    assert not is_announced(told.refusal, "b", "full too", 31 * SECOND)
     assert refused_text(told, 10 * SECOND) == "host a has no room: full"
     assert refused_text(told, 31 * SECOND) is None
+
+
+def test_why_a_query_has_no_hot_standby_is_known_while_it_wants_one() -> None:
+    left = QueryRefusal("a", "full", Micros(0))
+    row = QueryRow("q", Micros(0), Micros(0), "running", 1, 1, standby="hot", standby_refusal=left)
+    assert standby_refused_text(row, 10 * SECOND) == "host a has no room: full"
+    assert standby_refused_text(row, 31 * SECOND) is None
+    for other in (replace(row, standby="warm"), replace(row, wanted="stopped")):
+        assert standby_refused_text(other, 10 * SECOND) is None
+    standby = QueryStandby("t", 1, "h", Micros(20 * SECOND), 1)
+    assert standby_refused_text(replace(row, hot_standby=standby), 10 * SECOND) is None
+    refused = replace(row, hot_standby=replace(standby, refused="it uses rand"))
+    assert standby_refused_text(refused, 10 * SECOND) == "it uses rand"
+    assert standby_refused_text(refused, 21 * SECOND) == "host a has no room: full"

@@ -29,7 +29,7 @@ class QueryNeeds:
 
 @dataclass(frozen=True, slots=True)
 class QueryRefusal:
-    """Why the host of this name did not take the query, as of `at`."""
+    """Why the host of this name did not take the query, or its hot standby, as of `at`."""
 
     host: str
     reason: str
@@ -86,7 +86,8 @@ class QueryRow:
     `state` is what its host last reported: `waiting` for a host or for `retry_at`, or what its driver does. `epoch` rises
     with each host that takes it, and `lease` names that host. `restarts` counts the runs that failed in a row. With `drop_results` a wanted deletion also deletes
     the streams of its results; with `stop_now` a wanted stop does not wait for the micro-batch. `standby` is the kind of standby that is wanted, and
-    `hot_standby` the hot one, if a host has it. `refusal` says why a host left it, until one takes it.
+    `hot_standby` the hot one, if a host has it. `refusal` says why a host left it, until one takes it, and
+    `standby_refusal` why a host left its hot standby.
 
     A replay (`anabranch.deployments.replay`) `replaces` the query of that name once it has caught up, and `keeps` the
     earlier results then. Times in µs."""
@@ -112,6 +113,7 @@ class QueryRow:
     keeps: bool = True
     needs: QueryNeeds = QueryNeeds()
     refusal: QueryRefusal | None = None
+    standby_refusal: QueryRefusal | None = None
 
 
 QUERY: Final[StateKind[str, QueryRow]] = state_kind(

@@ -44,6 +44,8 @@ def list_queries(as_json: JsonOption = False, store: StoreOption = None) -> None
     for info in found:
         if info.refused is not None:
             print_note(f"query '{info.name}' waits: {info.refused}")
+        if info.standby_refused is not None:
+            print_note(f"query '{info.name}' has no hot standby: {info.standby_refused}")
 
 
 def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
@@ -65,6 +67,7 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
         "version": info.version,
         "host": info.host or "-",
         "standby": standby_text(info) + ("" if info.standby_host is None else f" at {info.standby_host}"),
+        **({} if info.standby_refused is None else {"": info.standby_refused}),
         "changed": iso_time(info.changed_at),
         "failures": info.restarts,
         "needs": needs_text(info),

@@ -96,24 +96,41 @@ class DriverPool:
                 each.remove(driver)
         return how
 
-    def keep_spares(self, used: Collection[DriverProcess], following: Collection[DriverProcess], *, more: bool) -> None:
-        """End the drivers that are neither `used` nor `following` any more. One of the default group is kept for its next query,
-        or becomes a spare one; no driver goes from one group to another. With `more` start a spare one if one is missing,
-        unless another driver starts, which it would slow down."""
-        for driver in [each for each in self._with_queries if each not in used]:
-            if driver.owner != DriverOwner(DEFAULT_GROUP):
-                self._with_queries.remove(driver)
-                driver.end()
-        for driver in [each for each in self._with_standbys if each not in following]:
-            self._with_standbys.remove(driver)
-            if driver.owner == DriverOwner(DEFAULT_GROUP):
-                driver.owner = None
-                self._spares.append(driver)
-            else:
-                driver.end()
+    def keep_spares(self, busy: Collection[DriverProcess], *, idle_max: int | None, more: bool) -> None:
+        """End the drivers that are no longer `busy` with queries or standbys. One of the default group is kept for the group's
+        next query if it has no other one, or becomes a spare one; no driver goes from one group to another. Of those that
+        are kept at most `idle_max` stay; None: all. With `more` start a spare one if one is missing and may stay, unless
+        another driver starts, which it would slow down."""
+        default = DriverOwner(DEFAULT_GROUP)
+        has_default = any(each.owner == default for each in self._with_queries if each in busy)
+        for drivers in (self._with_queries, self._with_standbys):
+            for driver in [each for each in drivers if each not in busy]:
+                if driver.owner == default and drivers is self._with_queries and not has_default:
+                    has_default = True
+                    continue
+                drivers.remove(driver)
+                if driver.owner == default:
+                    driver.owner = None
+                    self._spares.append(driver)
+                else:
+                    driver.end()
+        if idle_max is not None:
+            self._end_surplus(busy, idle_max)
         starts = any(not each.ready for each in (*self._with_queries, *self._spares))
-        if more and not starts and len(self._spares) < self._spares_wanted:
+        has_room = idle_max is not None and len(self._idle(busy)) < idle_max
+        if more and has_room and not starts and len(self._spares) < self._spares_wanted:
             self._start_spare(warm=True)
+
+    def _idle(self, busy: Collection[DriverProcess]) -> list[DriverProcess]:
+        """The drivers that run nothing: first the spare ones, which any query may use."""
+        return [*self._spares, *(each for each in self._with_queries if each not in busy)]
+
+    def _end_surplus(self, busy: Collection[DriverProcess], idle_max: int) -> None:
+        """One spare driver may stay even if none is wanted: it was started for a question, or used before."""
+        self._spares.sort(key=lambda each: not each.ready)
+        for driver in {*self._spares[max(self._spares_wanted, 1) :], *self._idle(busy)[idle_max:]}:
+            (self._spares if driver in self._spares else self._with_queries).remove(driver)
+            driver.end()
 
     def starting(self) -> list[DriverProcess]:
         """The drivers that have not started yet."""

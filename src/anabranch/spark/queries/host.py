@@ -18,7 +18,7 @@ from typing import Any, Final
 from anabranch import limits
 from anabranch.catalog.state.query import QueryLease, QueryNeeds, QueryRow
 from anabranch.deployments import hosting
-from anabranch.deployments.admission import HostCapacity, has_room_for_driver, refusal
+from anabranch.deployments.admission import HostCapacity, drivers_that_fit, refusal
 from anabranch.deployments.questions import open_questions, take
 from anabranch.errors import AnabranchError, Conflict, InvalidArgument, PipelineNotFound
 from anabranch.model.ids import Micros
@@ -85,12 +85,14 @@ class QueryHost:
         self._capacity = capacity or machine_capacity()
         self._lease_us = lease_us
         self._token = token(store.runtime.ids)
+        self._name = f"{os.getpid()}@{socket.gethostname()}"
         self._logs = QueryLogs(store)
         self._held: dict[str, _HeldQuery] = {}
         self._events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
         self._pool = DriverPool(addresses_of(store), conf or {}, self._events, spares=spares)
         self._standbys = HotStandbys(store, self._token, self._logs, lease_us=lease_us, driver=self._standby_driver)
         self._asked: set[str] = set()  # questions that a driver was given
+        self._is_asked = False  # and none of the drivers ends that may answer
         self._draining = False
 
     def run(self, stopped: Callable[[], bool]) -> None:
@@ -174,7 +176,7 @@ class QueryHost:
     def _refuse(self, row: QueryRow, why: str, now: Micros) -> None:
         """Say why this host leaves a query."""
         is_new = row.refusal is None or row.refusal.reason != why
-        hosting.refuse(self._store.catalog, row, f"{os.getpid()}@{socket.gethostname()}", why, now=now)
+        hosting.refuse(self._store.catalog, row, self._name, why, now=now)
         if is_new:
             self._logs.note(row.name, f"no room: {why}", level="warning", version=row.version, epoch=row.epoch)
 
@@ -188,16 +190,20 @@ class QueryHost:
         its room."""
         if not standby and self._standbys.is_ready(row.name, row.change):
             return None
-        needs, owners = self._reserved(without=None if standby else row.name)
-        beside = self._pool.standby_owners
-        drivers, new_driver = len(owners) + len(beside), owner not in (beside if standby else owners)
+        needs, owners, drivers = self._reserved(without=None if standby else row.name)
+        new_driver = owner not in (self._pool.standby_owners if standby else owners)
         return refusal(self._capacity, needs, row.needs, drivers=drivers, new_driver=new_driver)
 
-    def _reserved(self, without: str | None = None) -> tuple[list[QueryNeeds], set[DriverOwner]]:
-        """What the queries here and the hot standbys need, and the owners of the drivers of the queries. A query may be left
-        out."""
+    def _reserved(self, without: str | None = None) -> tuple[list[QueryNeeds], set[DriverOwner], int]:
+        """What the queries here and the hot standbys need, the owners of the drivers of the queries, and how many drivers all of
+        these have or get. A query may be left out."""
         held = [each for name, each in self._held.items() if each.runs and name != without]
-        return [*(each.row.needs for each in held), *self._standbys.needs], {each.owner for each in held}
+        owners = {each.owner for each in held}
+        # A query that was taken over has another driver than the other ones of its group.
+        drivers = {each.driver for each in held if each.driver is not None}
+        missing = owners - {each.owner for each in drivers}
+        count = len(drivers | self._standbys.drivers) + len(missing)
+        return [*(each.row.needs for each in held), *self._standbys.needs], owners, count
 
     def _renew(self) -> None:
         """Renew all leases. Raises AnabranchError where the store can't be reached."""
@@ -391,7 +397,15 @@ class QueryHost:
     def _standby_driver(self, row: QueryRow, without: DriverProcess | None) -> DriverProcess | None:
         """A driver for the hot standby of a query, None while there is none."""
         owner = self._owner(row)
-        return None if self._refusal(row, owner, standby=True) else self._pool.for_standby(owner, without)
+        if (why := self._refusal(row, owner, standby=True)) is None:
+            return self._pool.for_standby(owner, without)
+        is_new = row.standby_refusal is None or row.standby_refusal.reason != why
+        now = self._store.runtime.clock.now()
+        hosting.refuse_standby(self._store.catalog, row, self._name, why, now=now)
+        if is_new:
+            note = f"no room for its hot standby: {why}"
+            self._logs.note(row.name, note, level="warning", version=row.version, epoch=row.epoch)
+        return None
 
     def _answer_questions(self) -> None:
         """Have a driver answer what is asked. Where there is none, one is started for it, which then is a spare one."""
@@ -401,6 +415,7 @@ class QueryHost:
                 if not each.taken:
                     take(self._store.catalog, each)
             found = {each.id for each in questions}
+            self._is_asked = bool(found)
         except AnabranchError:  # noted where queries are looked for
             return
         self._asked &= found
@@ -415,13 +430,14 @@ class QueryHost:
         return held.change is not None and time.monotonic() - held.started_s >= _SETTLED_S
 
     def _keep_spares(self) -> None:
-        """Keep spare drivers ready while there is room for another driver, and no query starts, which they would slow down."""
+        """Keep spare drivers ready while there is room for another driver, and no query starts, which they would slow down. End
+        those for which there is no room any more."""
         held = list(self._held.values())
         starting = any(each.driver is not None and not self._has_settled(each) for each in held)
-        used = {each.driver for each in held if each.driver is not None}
-        needs, owners = self._reserved()
-        room = has_room_for_driver(self._capacity, needs, len(owners) + len(self._pool.standby_owners))
-        self._pool.keep_spares(used, self._standbys.drivers, more=room and not starting)
+        busy = {each.driver for each in held if each.driver is not None} | self._standbys.drivers
+        needs, _, drivers = self._reserved()
+        fit = drivers_that_fit(self._capacity, needs, drivers)
+        self._pool.keep_spares(busy, idle_max=None if self._is_asked else fit, more=not starting)
 
     # the end
 

@@ -18,6 +18,7 @@ from anabranch.catalog.state.query import QueryNeeds, QueryRow, QueryStandby
 from anabranch.deployments import hosting
 from anabranch.errors import AnabranchError, Conflict
 from anabranch.model.ids import Micros
+from anabranch.runtime.log_events import QUERY_NOTED
 from anabranch.spark.queries.driver_process import DriverProcess
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.store import Store
@@ -81,8 +82,12 @@ class HotStandbys:
             if row is None or held.lost or not self._is_wanted(row, held):
                 self.drop(name)
         for name, row in rows.items():
-            if name not in self._held:
+            if name in self._held:
+                continue
+            try:
                 self._consider(name, row, running.get(name), now)
+            except AnabranchError as exc:  # it was deleted meanwhile; the host looks at the others
+                QUERY_NOTED(query=name, note=exc)
 
     def leaves(self, row: QueryRow, now: Micros) -> bool:
         """True if a query that is free is left to the host that has its standby."""

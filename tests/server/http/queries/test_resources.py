@@ -21,6 +21,7 @@ from anabranch.catalog.state.query_question import (
     ValidatedQuery,
     ValidatedStatement,
 )
+from anabranch.deployments import hosting
 from anabranch.deployments.questions import answer, open_questions
 from anabranch.errors import InvalidSql
 from anabranch.spark.queries.log import QueryLogs
@@ -57,6 +58,14 @@ def test_a_query_is_deployed_by_its_sql_and_again_by_what_changed(http: httpx.Cl
     assert http.put(MEANS, json={**as_json, "from": "head", "replace": True}).json()["wanted"] == "running"
     assert http.get(MEANS).json()["version"] == 2
     assert [info.name for info in store.queries.list()] == ["means"]
+
+
+def test_a_query_says_why_it_has_no_hot_standby(http: httpx.Client, store: Store) -> None:
+    assert http.put(MEANS, json={"sql": SQL, "standby": "hot"}).json()["standby_refused"] is None
+    (row,) = hosting.queries(store.catalog)
+    hosting.refuse_standby(store.catalog, row, "1@h", "full", now=store.runtime.clock.now())
+    found = http.get(MEANS).json()
+    assert (found["standby_state"], found["standby_refused"]) == ("none", "host 1@h has no room: full")
 
 
 def test_where_a_query_starts_over_is_kept_as_it_was_given(http: httpx.Client, store: Store) -> None:

@@ -198,6 +198,7 @@ def query_json(info: QueryInfo) -> dict[str, Any]:
         "standby": info.standby,
         "standby_state": info.standby_state,
         "standby_host": info.standby_host,
+        "standby_refused": info.standby_refused,
         "replaces": info.replaces,
         "progress": [progress_json(each) for each in info.progress],
     }

@@ -56,6 +56,10 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
                 "description": "Of a hot standby: none, behind, ready or refused.",
             },
             "standby_host": TEXT_OR_NULL,
+            "standby_refused": {
+                "type": ["string", "null"],
+                "description": "Why it can't have a hot standby, or a host has no room for it.",
+            },
             "replaces": {"type": ["string", "null"], "description": "Of a replay: the query whose place it takes."},
             "progress": list_of(reference("StatementProgress")),
         },
