@@ -22,6 +22,13 @@ def failed(cause: Exception) -> PipelineFailed:
     [
         (_JOB + "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", True),
         (_JOB + "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", True),
+        (
+            _JOB
+            + "Lost task 1.0 in stage 10.0 (TID 17) (192.0.2.2 executor driver): java.io.IOException: Stream closed",
+            True,
+        ),
+        ("An error occurred while calling o249.save.\n: java.io.IOException: Stream closed\n\tat java.base", True),
+        (_JOB + "java.io.IOException: Stream closed by its reader", False),
         (_JOB + "java.lang.OutOfMemoryError: Java heap space; Python worker exited unexpectedly (crashed)", False),
         (_JOB + "\nanabranch.errors.data.Truncated: events before 7 are gone", False),
         (_JOB + "org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero", False),
@@ -53,3 +60,10 @@ def test_a_run_without_java_is_told_from_one_that_failed() -> None:
     for exc in (Py4JNetworkError("Answer from Java side is empty"), failed(ConnectionRefusedError())):
         assert is_java_gone(exc)
         assert not is_crash(exc)
+
+
+def test_of_an_error_of_java_the_cause_is_told_and_not_the_call() -> None:
+    said = (
+        "An error occurred while calling o249.save.\n: org.apache.spark.SparkException: Writing job failed.\n\tat org.x"
+    )
+    assert explain(RuntimeError(said)) == "Writing job failed."

@@ -27,9 +27,11 @@ _RESOURCES: Final = (
         f"Spark's Java ran out of memory: give it more (spark.driver.memory, spark.executor.memory), then {_AGAIN}",
     ),
 )
-# Of the Python worker in which a source lives, Spark only says how the connection to it ended.
-_SOURCE_GONE: Final = (
+# Of the Python worker in which a source lives, Spark only says how the connection to it ended; of one that waited for its next
+# task, only that its pipe is closed.
+_WORKER_GONE: Final = (
     r"^java\.io\.EOFException$|^java\.(?:io\.IO|net\.Socket)Exception: (?:Broken pipe|Connection reset)"
+    r"|java\.io\.IOException: Stream closed$"
 )
 _CRASHES: Final = (
     (
@@ -37,7 +39,7 @@ _CRASHES: Final = (
         f"an executor of Spark was lost: it was killed, or its machine ran out of memory; {_AGAIN}",
     ),
     (
-        rf"Python worker exited unexpectedly|Python worker failed to connect back|{_SOURCE_GONE}",
+        rf"Python worker exited unexpectedly|Python worker failed to connect back|{_WORKER_GONE}",
         f"a Python worker of Spark was killed, or the machine ran out of memory; {_AGAIN}",
     ),
 )
@@ -78,7 +80,8 @@ def explain(exc: BaseException) -> str:
     for cause, sentence in (*_RESOURCES, *_CRASHES):
         if re.search(cause, f"{java}\n{text}", re.MULTILINE):
             return sentence
-    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text.strip())
+    text = re.sub(r"^An error occurred while calling \S+\n: (?:\w+\.)+\w+: ", "", text.strip())
+    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text)
     text = re.split(r"\s*(?:SQLSTATE:|;? line \d+,? pos|\n==|\n'|;\n|JVM stacktrace|Verify the spelling)", text)[0]
     if isinstance(exc, AnalysisException | ParseException):
         return _with_hint(" ".join(text.split()))
