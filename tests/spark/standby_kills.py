@@ -57,10 +57,10 @@ class StandbyQuery:
         return driver_of(self.store, _NAME)
 
     @property
-    def standby(self) -> int:
-        """The process id of the driver that was its hot standby last."""
+    def standby(self) -> int | None:
+        """The process id of the driver that was its hot standby last, as its log says a moment after its row does."""
         found = [re.fullmatch(r"driver (\d+) is its hot standby", line) for line in self.log()]
-        return int([each[1] for each in found if each is not None][-1])
+        return next((int(each[1]) for each in reversed(found) if each is not None), None)
 
     @property
     def took_over(self) -> bool:
@@ -105,7 +105,7 @@ class StandbyQuery:
 
     def wait_ready(self) -> None:
         """Wait until it runs, publishes, and a standby that is not its leader is ready."""
-        self.wait(lambda: self._state() == ("running", "ready") and self.standby != self.leader)
+        self.wait(lambda: self._state() == ("running", "ready") and self.standby not in (None, self.leader))
         self.wait_published()
 
     def wait_followed(self, killed: int) -> None:
@@ -138,7 +138,7 @@ class StandbyQuery:
             leader, standby = self.leader, self.standby
             self.moment()
             # On a busy machine it may have fallen behind meanwhile.
-            if leader is not None and self._state() == ("running", "ready"):
+            if leader is not None and standby is not None and self._state() == ("running", "ready"):
                 return leader, standby
 
     def _state(self) -> tuple[str, str | None]:
