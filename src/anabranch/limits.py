@@ -72,6 +72,8 @@ QUERY_FILTERS_MAX: Final = 4  # tasks that filter the batches of a scan
 QUERY_BATCHES_AHEAD: Final = 8  # batches of a filtered scan that are read beyond the one requested
 QUERY_AHEAD_BYTES: Final = 64 * MIB  # as soon as those read have this size, no further one is read
 SQL_BYTES_MAX: Final = 256 * KIB  # the text of a query that may not use files
+SQL_DIGITS_MAX: Final = 1_000  # of a number in any text of SQL
+DIALECT_STATEMENTS_MAX: Final = 1_000  # of one text that is translated
 QUERY_PROCESSES_MAX: Final = 4  # queries that a broker runs at the same time, each in a process of its own
 SQL_STATEMENTS_KEPT: Final = 1_024  # prepared statements whose parameters a broker remembers
 QUERY_QUEUE_S: Final = 10.0  # how long a further one waits for its turn
@@ -82,6 +84,7 @@ QUERY_MEMORY_BYTES_MIN: Final = 16 * MIB  # DuckDB can't run a query with less
 INFLUX_PROBLEMS_MAX: Final = 10  # that the answer to a write names
 INFLUXQL_STATEMENTS_MAX: Final = 100  # of one request
 INFLUXQL_DEPTH_MAX: Final = 64  # of the brackets in an expression
+INFLUXQL_OPERATORS_MAX: Final = 200  # of one expression
 INFLUXQL_SUBQUERIES_MAX: Final = 100  # of one request
 INFLUXQL_SUBQUERY_DEPTH_MAX: Final = 16  # of subqueries in each other
 INFLUXQL_SUBQUERY_MEMORY_BYTES: Final = 512 * MIB  # of a process, to compute on the results of subqueries
@@ -286,6 +289,7 @@ PIPELINE_STOP_S: Final = 300.0  # until the queries of a pipeline have ended aft
 
 # Deployed queries
 DEPLOYMENT_TEXT_BYTES_MAX: Final = MIB  # of the statements of one version
+DEPLOYMENT_PARAMETERS_MAX: Final = 1_000  # of one version
 DEPLOYMENT_VERSIONS_MAX: Final = 100  # of a query that are kept
 DEPLOYMENT_LEASE_US: Final = 10 * 1_000_000  # of a host, which renews it; then another host takes the query
 DEPLOYMENT_ATTEMPTS_MAX: Final = 3  # failures of a query in a row; then it is left alone until it is started again
@@ -299,16 +303,19 @@ QUERY_CPUS: Final = 0.1  # that a host sets aside for a query, unless the query 
 QUERY_BYTES: Final = 150_000_000  # the same of memory
 DRIVER_BYTES: Final = 1_400_000_000  # of a driver with its first query
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
+PIPELINE_STATEMENTS_MAX: Final = 250  # of one file
 DEPLOYMENT_FILES_MAX: Final = 32  # wheels, WebAssembly modules and resources of one version
 DEPLOYMENT_FILES_BYTES_MAX: Final = 32 * MIB  # of these together
 DEPLOYMENT_ALL_FILES_BYTES_MAX: Final = 512 * MIB  # of the files of all versions of all queries of a store
 WHEEL_ENTRIES_MAX: Final = 10_000  # files in one wheel
 WHEEL_UNPACKED_BYTES_MAX: Final = 64 * MIB  # of all of them, decompressed
+WHEELS_UNPACKED_BYTES_MAX: Final = 256 * MIB  # of all wheels of one version
 TEMPLATES_MAX: Final = 1_000  # of queries that a store keeps
 TRUSTED_KEYS_MAX: Final = 100  # public keys whose signatures a store accepts
 
 # WebAssembly modules
 MODULE_BYTES_MAX: Final = MIB  # of one module
+MODULE_FUNCTION_BYTES_MAX: Final = 128 * KIB  # of the code of one function
 MODULES_BYTES_MAX: Final = 64 * MIB  # of all versions of all modules of a store
 MODULE_VERSIONS_MAX: Final = 20  # of a module that are kept
 MODULE_FUNCTIONS_MAX: Final = 64  # of one module

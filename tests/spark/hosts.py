@@ -73,7 +73,7 @@ class HostProcess:
         """True until it has ended."""
         return self._process.poll() is None
 
-    def wait(self, done: Callable[[], bool]) -> None:
+    def wait(self, done: Callable[[], object]) -> None:
         """Wait until it is so, while the host lives."""
 
         deadline = time.monotonic() + PATIENCE_S

@@ -153,7 +153,6 @@ def test_flush_goes_with_once(store: ab.Store) -> None:
 _KILLED = """
 import os, signal, sys
 from anabranch.spark import session, sink
-from anabranch.spark.options import ReadOptions, WriteOptions
 from anabranch.spark.pipelines import run, source_views, start
 from anabranch.spark.source import source
 from pyspark_anabranch import DefaultSource
@@ -181,15 +180,18 @@ class Writer(sink.StreamWriter):
         super().commit(messages, batchId)
         die(f"after {name} is published")
 
+def deadly(made, kind):
+    made.__class__ = kind
+    return made
+
 class Deadly(DefaultSource):
     @classmethod
     def name(cls):
         return "deadly"
     def streamReader(self, schema):
-        names = schema.fieldNames()
-        return Reader(ReadOptions.of(self.options), source._names(schema), source._types(schema))
+        return deadly(super().streamReader(schema), Reader)
     def streamWriter(self, schema, overwrite):
-        return Writer(WriteOptions.of(self.options), schema, overwrite)
+        return deadly(super().streamWriter(schema, overwrite), Writer)
 
 source_views.FORMAT = start.FORMAT = "deadly"
 spark = session(name="killed")

@@ -187,5 +187,6 @@ _.wasm_gc
 _.wasm_memory64
 _.wasm_multi_memory
 _.wasm_relaxed_simd
+_.parallel_compilation
 _.wasm_stack_switching
 _.wasm_threads

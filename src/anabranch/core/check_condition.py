@@ -13,7 +13,7 @@ depends on anything but the row, loops, or reaches outside; its regular expressi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NoReturn
@@ -21,6 +21,8 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch import limits
+from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidSql
 from anabranch.model.times import to_micros
 
@@ -28,6 +30,7 @@ __all__ = ["CheckCondition", "parse_condition"]
 
 Values = Any  # an Arrow array or scalar
 Node = Callable[[pa.RecordBatch], Values]
+Operation = Callable[[Values, Values], Values]
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(?P<text>'(?:[^']|'')*')|(?P<quoted>"(?:[^"]|"")+")"""
@@ -113,6 +116,7 @@ class _ConditionParser:
         self._at = 0
         self._depth = 0
         self._columns: dict[str, None] = {}
+        check_sql_text(text, what="the condition", bytes_max=limits.SQL_BYTES_MAX)
         position, end = 0, len(text.rstrip())
         while position < end:
             found = _TOKEN.match(text, position)
@@ -155,20 +159,21 @@ class _ConditionParser:
     # grammar
 
     def _or(self) -> Node:
+        node, more = self._and(), list[tuple[Operation, Node]]()
+        while self._take("OR"):
+            more.append((_or, self._and()))
+        return _chain(node, more)
+
+    def _and(self) -> Node:
+        node, more = self._not(), list[tuple[Operation, Node]]()
+        while self._take("AND"):
+            more.append((_and, self._not()))
+        return _chain(node, more)
+
+    def _deeper(self) -> None:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             self._fail("it is nested too deeply")
-        node = self._and()
-        while self._take("OR"):
-            node = _both(_or, node, self._and())
-        self._depth -= 1
-        return node
-
-    def _and(self) -> Node:
-        node = self._not()
-        while self._take("AND"):
-            node = _both(_and, node, self._not())
-        return node
 
     def _not(self) -> Node:
         negations = 0
@@ -206,28 +211,25 @@ class _ConditionParser:
             while self._take(","):
                 members.append(self._sum())
             self._need(")")
-            equal, node = _compared(pc.equal), None
-            for member in members:
-                test = _both(equal, left, member)
-                node = test if node is None else _both(_or, node, test)
-            return node
+            first, *others = (_both(_compared(pc.equal), left, member) for member in members)
+            return _chain(first, [(_or, test) for test in others])
         for word in ("LIKE", "ILIKE"):
             if self._take(word):
                 return _both(_liked if word == "LIKE" else _liked_in_any_case, left, self._sum())
         return None
 
     def _sum(self) -> Node:
-        node = self._product()
+        node, more = self._product(), list[tuple[Operation, Node]]()
         while sign := self._take("+", "-"):
-            node = _both(_calculated(pc.add_checked if sign == "+" else pc.subtract_checked), node, self._product())
-        return node
+            more.append((_calculated(pc.add_checked if sign == "+" else pc.subtract_checked), self._product()))
+        return _chain(node, more)
 
     def _product(self) -> Node:
-        node = self._signed()
+        node, more = self._signed(), list[tuple[Operation, Node]]()
         while sign := self._take("*", "/", "%"):
             operation = {"*": pc.multiply_checked, "/": _divided, "%": _remainder}[sign]
-            node = _both(_calculated(operation), node, self._signed())
-        return node
+            more.append((_calculated(operation), self._signed()))
+        return _chain(node, more)
 
     def _signed(self) -> Node:
         negative = False
@@ -238,8 +240,10 @@ class _ConditionParser:
 
     def _primary(self) -> Node:
         if self._take("("):
+            self._deeper()
             node = self._or()
             self._need(")")
+            self._depth -= 1
             return node
         kind = self._kind()
         if kind == "number" or kind == "text":
@@ -286,10 +290,12 @@ class _ConditionParser:
             self._fail(f"unknown function {name:.40}; expected one of {', '.join(sorted(FUNCTIONS))}")
         count, function = FUNCTIONS[name.lower()]
         self._at += 2
+        self._deeper()
         arguments = [self._sum()]
         while self._take(","):
             arguments.append(self._sum())
         self._need(")")
+        self._depth -= 1
         if len(arguments) != count:
             self._fail(f"{name:.40} takes {count} argument{'s' * (count > 1)}, not {len(arguments)}")
         return lambda batch: function(*(argument(batch) for argument in arguments))
@@ -318,8 +324,20 @@ def _one(function: Callable[[Values], Values], node: Node) -> Node:
     return lambda batch: function(node(batch))
 
 
-def _both(function: Callable[[Values, Values], Values], left: Node, right: Node) -> Node:
+def _both(function: Operation, left: Node, right: Node) -> Node:
     return lambda batch: function(left(batch), right(batch))
+
+
+def _chain(first: Node, more: Sequence[tuple[Operation, Node]]) -> Node:
+    """Operations from left to right, however many: nested calls would be as deep as there are operations."""
+
+    def value(batch: pa.RecordBatch) -> Values:
+        found = first(batch)
+        for function, node in more:
+            found = function(found, node(batch))
+        return found
+
+    return value if more else first
 
 
 def _and(left: Values, right: Values) -> Values:

@@ -30,7 +30,8 @@ from anabranch.deployments.record import (
 from anabranch.deployments.replay import add_replay, refuse_replayed, replay_name, replays_of
 from anabranch.deployments.results import open_results, result_stream
 from anabranch.deployments.signatures import check_signed
-from anabranch.deployments.versions import check_text, next_version, put_new, version_digest
+from anabranch.deployments.texts import check_statements, check_values
+from anabranch.deployments.versions import next_version, put_new, version_digest
 from anabranch.deployments.wanted import NeedsChange, refuse_deleted, restart_at, wanted_row, with_standby
 from anabranch.errors import InvalidArgument, NoResultsYet, QueryNotFound
 from anabranch.model.amounts import to_duration
@@ -110,12 +111,12 @@ class DeployedQueries(Displayed):
         is being deleted.
         """
         check_query_name(name)
-        check_text(text, name)
+        check_statements(text, f"the text of query '{name}'")
         trigger_us, restart = to_duration(trigger), restart_at(start_from, by, replace_results)
         if standby not in (None, "warm", "hot"):
             raise InvalidArgument(f"expected standby as 'warm' or 'hot', got {standby!r:.100}")
         asked = NeedsChange(group, cpus, memory)
-        values = dict(sorted((parameters or {}).items()))
+        values = check_values(parameters)
         listed = check_files(files or {})
         digest = version_digest(text, values, trigger_us, listed, signature)
 
@@ -166,10 +167,10 @@ class DeployedQueries(Displayed):
         `deploy`. Whether the query runs stays as it is, except that a failed one is started. Raises QueryNotFound,
         InvalidArgument, TooLarge, PermissionDenied, Conflict.
         """
-        check_text(text, name)
+        check_statements(text, f"the text of query '{name}'")
         restart = restart_at(restart_from, by, replace_results) or QueryRestart((), by)
         restart = replace(restart, upgrade=True)
-        given = None if parameters is None else dict(sorted(parameters.items()))
+        given = None if parameters is None else check_values(parameters)
         trigger_us = None if trigger is None else to_duration(trigger)
         listed = None if files is None else check_files(files)
 
@@ -217,10 +218,10 @@ class DeployedQueries(Displayed):
         TooLarge, PermissionDenied.
         """
         if text is not None:
-            check_text(text, name)
+            check_statements(text, f"the text of query '{name}'")
         restart = restart_at(start_from, by, False)
         trigger_us = None if trigger is None else to_duration(trigger)
-        given = None if parameters is None else dict(sorted(parameters.items()))
+        given = None if parameters is None else check_values(parameters)
         listed = None if files is None else check_files(files)
 
         def change(txn: Writing, now: Micros) -> Result:
@@ -254,10 +255,11 @@ class DeployedQueries(Displayed):
         """What `upgrade` to this text would do with each statement, and why; nothing is changed. A host answers: waits for
         it at most `limits.DEPLOYMENT_ANSWER_S`. `parameters` and `files` are by default those of the present version. Raises
         QueryNotFound, InvalidSql with the line, InvalidArgument, StoreUnavailable if no host answers."""
+        check_statements(text)
         with self._catalog.reading() as txn:
             row = need_query(txn, name)
             current = need_version(txn, name, row.version)
-        values = current.parameters if parameters is None else parameters
+        values = current.parameters if parameters is None else check_values(parameters)
         listed = current.files if files is None else check_files(files)
         found = ask(self._catalog, self._runtime, "plan", text, values, name=name, files=listed).plan
         assert found is not None
@@ -274,9 +276,10 @@ class DeployedQueries(Displayed):
         of the code in its files runs.
         Raises InvalidSql with the line for whatever would make a run fail at once, InvalidArgument, TooLarge,
         StoreUnavailable if no host answers."""
-        check_text(text)
+        check_statements(text)
+        values = check_values(parameters)
         listed = check_files(files or {})
-        found = ask(self._catalog, self._runtime, "validate", text, parameters or {}, files=listed).validated
+        found = ask(self._catalog, self._runtime, "validate", text, values, files=listed).validated
         assert found is not None
         return found
 

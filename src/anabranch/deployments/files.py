@@ -58,13 +58,17 @@ def check_files(files: Mapping[str, bytes]) -> tuple[QueryFile, ...]:
 
 
 def unpacked_wheels(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """The files in all wheels among these, by path. Raises InvalidArgument, also if two wheels have the same file."""
+    """The files in all wheels among these, by path. Raises InvalidArgument, also if two wheels have the same file, or all
+    together have more than `limits.WHEELS_UNPACKED_BYTES_MAX`."""
     found: dict[str, bytes] = {}
     owners: dict[str, str] = {}
+    left = limits.WHEELS_UNPACKED_BYTES_MAX
     for name in sorted(files):
         if kind_of_file(name) != "wheel":
             continue
-        for path, content in read_wheel(name, files[name]).items():
+        unpacked = read_wheel(name, files[name], unpacked_bytes_max=min(left, limits.WHEEL_UNPACKED_BYTES_MAX))
+        left -= sum(map(len, unpacked.values()))
+        for path, content in unpacked.items():
             if (owner := owners.setdefault(path.casefold(), name)) != name:
                 raise InvalidArgument(f"wheels '{owner}' and '{name}' both have the file '{path}'")
             found[path] = content

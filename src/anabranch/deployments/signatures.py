@@ -31,6 +31,7 @@ __all__ = ["TrustedKeys", "check_signed", "sign_query", "signed_message"]
 _SCHEME: Final = "ed25519"
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
+_TEXT_CHARS_MAX: Final = 1_000  # of a signature, with whitespace around it
 _LABEL_CHARS_MAX: Final = 100
 
 
@@ -82,12 +83,12 @@ def check_signed(txn: Reading, version: QueryVersion) -> None:
 
 
 def _parsed(text: str) -> _Signature:
-    scheme, *parts = text.strip().split(":")
+    scheme, *parts = text[:_TEXT_CHARS_MAX].strip().split(":")
     try:
         key, signature = (base64.b64decode(part, validate=True) for part in parts)
     except (binascii.Error, ValueError):
         key = signature = b""
-    if scheme != _SCHEME or len(key) != _KEY_BYTES or len(signature) != _SIGNATURE_BYTES:
+    if len(text) > _TEXT_CHARS_MAX or scheme != _SCHEME or len(key) != _KEY_BYTES or len(signature) != _SIGNATURE_BYTES:
         raise InvalidArgument(f"'{text:.40}' is not a signature: expected the text that anabranch queries sign writes")
     return _Signature(key, signature)
 

@@ -6,23 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.query_version import QueryFile, QueryVersion
 from anabranch.deployments.files import put_contents
 from anabranch.deployments.record import put_version
 from anabranch.deployments.signatures import check_signed, signed_message
-from anabranch.errors import TooLarge
 from anabranch.model.ids import Micros
 
-__all__ = ["check_text", "next_version", "put_new", "version_digest"]
-
-
-def check_text(text: str, name: str | None = None) -> None:
-    """Raises TooLarge for the text of a query, of this name if it has one."""
-    if (size := len(text.encode())) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
-        what = "the text" if name is None else f"the text of query '{name}'"
-        raise TooLarge(what, size, limits.DEPLOYMENT_TEXT_BYTES_MAX)
+__all__ = ["next_version", "put_new", "version_digest"]
 
 
 def version_digest(

@@ -26,6 +26,7 @@ _PATH_CHARS_MAX: Final = 1_024
 _NATIVE: Final = (".so", ".pyd", ".dll", ".dylib")
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED: Final = 0x1
+_ENTRY: Final = b"PK\x01\x02"
 # A module of the wheel precedes those of the same name that Spark and the store need themselves.
 _TAKEN: Final = {*sys.stdlib_module_names, "anabranch", "pyspark", "pyspark_anabranch", "py4j"}
 _UNREADABLE: Final = (
@@ -40,25 +41,39 @@ _UNREADABLE: Final = (
 )
 
 
-def read_wheel(name: str, content: bytes) -> Mapping[str, bytes]:
+def read_wheel(
+    name: str, content: bytes, *, unpacked_bytes_max: int = limits.WHEEL_UNPACKED_BYTES_MAX
+) -> Mapping[str, bytes]:
     """The files of a pure wheel, by their relative paths with `/`. `name` is that of its file, as in
     `scoring-1.0-py3-none-any.whl`.
 
     Raises InvalidArgument for one that is not pure or not for this Python; for paths that lead out of a folder, links, names
     that differ in case alone, modules that would hide those of Python or Spark; and for more than
-    `limits.WHEEL_ENTRIES_MAX` files or `limits.WHEEL_UNPACKED_BYTES_MAX`, before so much is decompressed."""
+    `limits.WHEEL_ENTRIES_MAX` files or `unpacked_bytes_max`, before so much is decompressed."""
     _check_name(name)
+    # Each file has this mark in the directory, which is read as a whole before it can be counted.
+    if content.count(_ENTRY) > 2 * limits.WHEEL_ENTRIES_MAX:
+        raise InvalidArgument(f"wheel '{name}' has over {limits.WHEEL_ENTRIES_MAX:,} files, its limit")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = [each for each in archive.infolist() if not each.is_dir()]
-            _check_entries(name, archive.infolist(), entries)
-            files = {each.filename: archive.read(each) for each in entries}
+            _check_entries(name, archive.infolist(), entries, unpacked_bytes_max)
+            files = {each.filename: _unpacked(archive, each) for each in entries}
     except InvalidArgument:
         raise
     except _UNREADABLE as exc:
         raise InvalidArgument(f"wheel '{name}' can't be read: {str(exc)[:200] or type(exc).__name__}") from exc
     _check_metadata(name, files)
     return files
+
+
+def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """The content of a file. Without a number, `read` decompresses up to 1 GiB more than a file says it has."""
+    with archive.open(entry) as file:
+        content = file.read(entry.file_size)
+    if len(content) != entry.file_size:
+        raise zipfile.BadZipFile(f"'{entry.filename:.100}' has {len(content):,} bytes, not {entry.file_size:,}")
+    return content
 
 
 def _check_name(name: str) -> None:
@@ -85,16 +100,16 @@ def _fits(tag: str) -> bool:
     return not minor or int(minor) <= sys.version_info.minor
 
 
-def _check_entries(name: str, listed: list[zipfile.ZipInfo], entries: list[zipfile.ZipInfo]) -> None:
+def _check_entries(
+    name: str, listed: list[zipfile.ZipInfo], entries: list[zipfile.ZipInfo], unpacked_bytes_max: int
+) -> None:
     if len(listed) > limits.WHEEL_ENTRIES_MAX:
         raise InvalidArgument(
             f"wheel '{name}' has {len(listed):,} files, over the limit of {limits.WHEEL_ENTRIES_MAX:,}"
         )
     size = sum(each.file_size for each in listed)
-    if size > limits.WHEEL_UNPACKED_BYTES_MAX:
-        raise InvalidArgument(
-            f"wheel '{name}' has {size:,} bytes unpacked, over the limit of {limits.WHEEL_UNPACKED_BYTES_MAX:,}"
-        )
+    if size > unpacked_bytes_max:
+        raise InvalidArgument(f"wheel '{name}' has {size:,} bytes unpacked, over the limit of {unpacked_bytes_max:,}")
     seen: set[str] = set()
     for entry in listed:
         _check_path(name, entry)

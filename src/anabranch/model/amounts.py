@@ -74,5 +74,5 @@ def size_text(count: float) -> str:
 
 def _positive(amount: int, text: object) -> int:
     if not 0 <= amount < 1 << 63:
-        raise InvalidArgument(f"{text} is not between 0 and what 64 bits can hold")
+        raise InvalidArgument(f"{text!s:.100} is not between 0 and what 64 bits can hold")
     return amount

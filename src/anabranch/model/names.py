@@ -28,7 +28,7 @@ def check_plain_name(name: str, kind: str, *, prefix: str = "", hint: str = "") 
     of a stream's name. `hint` ends the message. Raises InvalidArgument."""
     if not isinstance(name, str) or not _PART.match(name) or not _PART.match(f"{prefix}{name}"):
         raise InvalidArgument(
-            f"'{name}' is not a valid name for a {kind}: expected letters, digits, '_', '-' and '.'{hint}"
+            f"'{name!s:.200}' is not a valid name for a {kind}: expected letters, digits, '_', '-' and '.'{hint}"
         )
     return name
 

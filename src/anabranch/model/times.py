@@ -101,7 +101,9 @@ def to_micros(value: datetime | int | str, rules: TimeRules = DEFAULT_RULES) -> 
         try:
             value = datetime.fromisoformat(text)
         except ValueError as exc:
-            raise InvalidArgument(f"'{text}' is not a time: expected ISO 8601, such as 2026-01-31T12:00:00Z") from exc
+            raise InvalidArgument(
+                f"'{text:.100}' is not a time: expected ISO 8601, such as 2026-01-31T12:00:00Z"
+            ) from exc
         if not rules.truncate and (finer := _NANOSECOND_DIGITS.search(text)) is not None and finer[1].strip("0"):
             raise precision_error(text)
     if not isinstance(value, datetime):

@@ -15,7 +15,8 @@ from tempfile import mkdtemp
 from typing import Final
 
 from anabranch import limits
-from anabranch.errors import InvalidArgument, InvalidSql, TooLarge
+from anabranch.core.sql_text import check_sql_text
+from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.errors.optional import optional
 
 with optional("a query", "query"):
@@ -90,8 +91,7 @@ class QueryDatabase:
 def check_statements(database: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Refuse statements that do more than read streams and keep tables of their own. Raises InvalidSql; syntax errors are
     DuckDB's own."""
-    if len(sql.encode()) > limits.SQL_BYTES_MAX:
-        raise TooLarge("the query", len(sql.encode()), limits.SQL_BYTES_MAX)
+    check_sql_text(sql, what="the query", bytes_max=limits.SQL_BYTES_MAX)
     for statement in database.extract_statements(sql):
         _check(database, statement)
 

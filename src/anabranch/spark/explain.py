@@ -91,7 +91,11 @@ def explain(exc: BaseException) -> str:
 
 def _root_cause(exc: BaseException) -> str:
     """What Spark says of this only in its stack trace: which object, or what happened meanwhile."""
-    causes = re.findall(r"^Caused by: (.+)$", str(getattr(exc, "_stackTrace", "")), re.MULTILINE)
+    causes: list[str] = []
+    found: BaseException | None = exc
+    while found is not None:  # of a streaming query, Spark's client keeps a trace for each
+        causes += re.findall(r"^Caused by: (.+)$", str(getattr(found, "_stackTrace", "")), re.MULTILINE)
+        found = getattr(found, "_cause", None)
     return f": {causes[-1].strip()}" if causes else ""
 
 

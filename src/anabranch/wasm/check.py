@@ -7,9 +7,9 @@ from typing import Final
 
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
-from anabranch.wasm.custom_section import custom_section
 from anabranch.wasm.engine import WasmEngine
 from anabranch.wasm.function import BEGIN, FINISH, UPDATE
+from anabranch.wasm.sections import custom_section
 from anabranch.wasm.signature import FunctionSignature, parse_signatures
 
 with optional("running WebAssembly modules", "wasm"):

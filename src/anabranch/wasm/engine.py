@@ -11,6 +11,7 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 from anabranch.runtime.tasks import Tasks
+from anabranch.wasm.sections import largest_function
 
 with optional("running WebAssembly modules", "wasm"):
     import wasmtime
@@ -34,6 +35,7 @@ def _config() -> wasmtime.Config:
     config.wasm_exceptions = False
     config.wasm_stack_switching = False
     config.wasm_relaxed_simd = False
+    config.parallel_compilation = False  # on one processor, so that a large module leaves the others
     return config
 
 
@@ -54,6 +56,11 @@ class WasmEngine:
             raise InvalidArgument(f"expected a module of at most {limits.MODULE_BYTES_MAX:,} bytes, got {len(code):,}")
         if code[:4] != b"\0asm":
             raise InvalidArgument("this is not a WebAssembly module: it does not begin with the bytes 00 61 73 6d")
+        # The time to compile a function rises with the square of what is nested in it.
+        if (longest := largest_function(code)) > limits.MODULE_FUNCTION_BYTES_MAX:
+            raise InvalidArgument(
+                f"expected functions of at most {limits.MODULE_FUNCTION_BYTES_MAX:,} bytes in a module, got one of {longest:,}"
+            )
         try:
             return wasmtime.Module(self.engine, code)
         except wasmtime.WasmtimeError as exc:

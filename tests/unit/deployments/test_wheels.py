@@ -6,12 +6,14 @@ import io
 import stat
 import struct
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 
 import pytest
 
 from anabranch import limits
+from anabranch.deployments.files import check_files
 from anabranch.deployments.wheels import read_wheel
 from anabranch.errors import InvalidArgument
 from tests.wheels import WHEEL, wheel
@@ -144,8 +146,40 @@ def test_a_bomb_that_lies_about_its_size_is_not_unpacked_beyond_it() -> None:
     made = entries(("zeros.bin", bytes(real)))
     lying = made.replace(struct.pack("<I", real), struct.pack("<I", 100))
     assert lying != made
+    tracemalloc.start()
     with pytest.raises(InvalidArgument, match="can't be read"):
         read_wheel(NAME, lying)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < real // 8
+
+
+def test_a_file_shorter_than_it_says() -> None:
+    made = entries(("a.bin", b"x" * 1000))
+    longer = made.replace(struct.pack("<I", 1000), struct.pack("<I", 2000))
+    with pytest.raises(InvalidArgument, match="can't be read"):
+        read_wheel(NAME, longer)
+
+
+def test_bombs_in_several_wheels_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WHEELS_UNPACKED_BYTES_MAX", 1_000_000)
+    files = {f"w{n}-1-py3-none-any.whl": wheel({f"w{n}.txt": "0" * 400_000}, name=f"w{n}") for n in range(3)}
+    assert check_files(dict(list(files.items())[:2]))
+    with pytest.raises(
+        InvalidArgument, match=r"wheel 'w2-1-py3-none-any.whl' has 400,\d+ bytes unpacked, over the limit of 199,"
+    ):
+        check_files(files)
+
+
+def test_a_directory_of_a_million_files_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = entries(("a.py", "x"))
+    at = made.find(b"PK\x01\x02")
+    with io.BytesIO() as buffer:
+        buffer.write(made[:at] + made[at:] * 30_000)
+        many = buffer.getvalue()
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    with pytest.raises(InvalidArgument, match="has over 10,000 files"):
+        read_wheel(NAME, many)
 
 
 def test_too_many_files(monkeypatch: pytest.MonkeyPatch) -> None:

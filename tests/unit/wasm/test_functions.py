@@ -258,6 +258,13 @@ REFUSED = {
     "half a module": (heat()[:100], "this is not a valid WebAssembly module"),
     "garbage behind the magic": (b"\0asm" + bytes(range(100)), "this is not a valid WebAssembly module"),
     "too large": (b"\0asm" + bytes(1 << 20), "at most 1,048,576 bytes"),
+    "50 MB of garbage": (b"\0asm" + bytes(50 << 20), "at most 1,048,576 bytes, got 52,428,804"),
+    "a section longer than the module": (b"\0asm\1\0\0\0\x0a\xff\xff\x03", "a section is longer than the module"),
+    "a number without an end": (b"\0asm\1\0\0\0\x0a" + b"\xff" * 9, "it ends within a section's head"),
+    "a function that takes minutes to compile": (
+        module(function("score", "(if (i32.const 0) (then " * 30_000 + "))" * 30_000 + "(i32.const 0)")),
+        "expected functions of at most 131,072 bytes in a module, got one of 150,0",
+    ),
     "imports": (module(FAHRENHEIT, memory='(import "env" "read" (func)) (memory (export "memory") 1)'), "imports env.read"),
     "no memory": (module(FAHRENHEIT, memory="(memory 1)"), "does not export its memory"),
     "memory is a function": (module(FAHRENHEIT, memory='(memory 1) (func (export "memory"))'), "does not export its memory"),
@@ -309,6 +316,32 @@ def test_closing_the_engine_ends_its_calls(engine: WasmEngine, monkeypatch: pyte
     time.sleep(0.05)
     engine.close()
     assert task.join(60) and len(errors) == 1
+
+
+def test_a_module_answers_while_its_neighbour_of_the_same_engine_never_ends(
+    engine: WasmEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MODULE_CALL_INSTRUCTIONS", 1 << 50)
+    for module_name in ("instance", "engine"):
+        monkeypatch.setattr(f"anabranch.wasm.{module_name}.CALL_TICKS", 10_000)
+    tasks, failed = ThreadTasks(), []
+    score, endless = loaded(engine, heat(), SCORE), loaded(engine, module(ENDLESS), SCORE)
+
+    def call() -> None:
+        try:
+            endless([column([1.0])])
+        except Closed as exc:
+            failed.append(exc)
+
+    calls = [tasks.spawn("call", call) for _ in range(2)]
+    while endless._used < len(calls):
+        time.sleep(0.001)
+    rows = limits.MODULE_ROWS_MAX * 3
+    for _ in range(20):
+        assert score([column([0.0] * rows)]).to_pylist() == [32.0] * rows
+    assert not failed and endless._used == len(calls)
+    engine.close()
+    assert all(each.join(60) for each in calls) and len(failed) == len(calls)
 
 
 def test_calls_run_side_by_side_each_in_its_own_instance(engine: WasmEngine) -> None:

@@ -10,7 +10,8 @@ from anabranch.catalog.port import Writing
 from anabranch.catalog.state.query_template import QUERY_TEMPLATE, SavedTemplate
 from anabranch.core.display import Displayed
 from anabranch.deployments.templates.template import QueryTemplate, packaged, to_template
-from anabranch.errors import InvalidArgument, TemplateNotFound, TooLarge
+from anabranch.deployments.texts import check_statements
+from anabranch.errors import InvalidArgument, TemplateNotFound
 from anabranch.model.ids import Micros
 from anabranch.model.names import check_plain_name
 from anabranch.streams.change import Changes
@@ -50,8 +51,7 @@ class Templates(Displayed):
         check_plain_name(name, "template")
         if name in packaged():
             raise InvalidArgument(f"'{name}' is a template that comes with the package: choose another name")
-        if len(text.encode()) > limits.DEPLOYMENT_TEXT_BYTES_MAX:
-            raise TooLarge(f"the text of template '{name}'", len(text.encode()), limits.DEPLOYMENT_TEXT_BYTES_MAX)
+        check_statements(text, f"the text of template '{name}'")
 
         def change(txn: Writing, now: Micros) -> Result:
             if txn.state(QUERY_TEMPLATE, name) is None and len(txn.states(QUERY_TEMPLATE)) >= limits.TEMPLATES_MAX:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from anabranch import limits
 from anabranch.errors import InvalidSql
 from anabranch.errors.optional import optional
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow
@@ -41,9 +42,9 @@ class StatementText:
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.whole = text
         self.tokens = tokens
-        self._left = list(text)
-        start = tokens[0].start
-        self._left[:start] = [each if each == "\n" else " " for each in text[:start]]
+        self.start = tokens[0].start
+        """Where the statement begins in the text."""
+        self._left = list(text[self.start : tokens[-1].end + 1])
 
     @classmethod
     def split(cls, text: str, dialect: str) -> list[StatementText]:
@@ -53,12 +54,23 @@ class StatementText:
         except TokenError as exc:
             raise InvalidSql("a quote or a comment is not closed") from exc
         runs = groupby(tokens, lambda token: token.token_type is TokenType.SEMICOLON)
-        return [cls(text, list(each)) for separates, each in runs if not separates]
+        found = [list(each) for separates, each in runs if not separates]
+        if len(found) > limits.DIALECT_STATEMENTS_MAX:
+            line = text.count("\n", 0, found[limits.DIALECT_STATEMENTS_MAX][0].start) + 1
+            raise InvalidSql(
+                f"there are {len(found):,} statements, over the limit of {limits.DIALECT_STATEMENTS_MAX:,}: split the text",
+                line,
+            )
+        return [cls(text, each) for each in found]
 
     @property
     def left(self) -> str:
-        """The text up to the statement's end, with spaces where parts were removed."""
-        return "".join(self._left[: self.tokens[-1].end + 1])
+        """The statement's text, with spaces where parts were removed."""
+        return "".join(self._left)
+
+    def line(self, line: int) -> int:
+        """The line of the whole text that is this one of the statement, both from 1 on."""
+        return self.whole.count("\n", 0, self.start) + line
 
     def word(self, at: int) -> str:
         """The token at an index in upper case; empty for a quoted name, a string literal, and beyond the end."""
@@ -78,17 +90,19 @@ class StatementText:
 
     def blank(self, first: int, last: int) -> None:
         """Replace the tokens `first` to `last`, inclusive, with spaces."""
-        start, stop = self.tokens[first].start, self.tokens[last].end + 1
+        start, stop = self.tokens[first].start - self.start, self.tokens[last].end + 1 - self.start
         self._left[start:stop] = [each if each == "\n" else " " for each in self._left[start:stop]]
 
     def put(self, first: int, last: int, text: str) -> None:
         """Replace the tokens `first` to `last`, inclusive, with a text that is not longer than they are."""
-        start = self.tokens[first].start
+        start = self.tokens[first].start - self.start
         self.blank(first, last)
         self._left[start : start + len(text)] = text
 
     def closing(self, opening: int) -> int:
-        """The index of the bracket that closes the one at `opening`."""
+        """The index of the bracket that closes the one at `opening`. Raises InvalidSql, also if there is none."""
+        if self.word(opening) != "(":
+            raise self.error("expected (", opening)
         depth = 0
         for at in range(opening, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.word(at), 0)
@@ -134,9 +148,9 @@ class StatementText:
         )
 
     def error(self, message: str, at: int) -> InvalidSql:
-        """The error at a token."""
+        """The error at a token, or at the statement's begin if all were removed."""
         index = min(max(at, 0), len(self.tokens) - 1)
-        return self.error_at(message, self.tokens[index].start)
+        return self.error_at(message, self.tokens[index].start if self.tokens else self.start)
 
     def error_at(self, message: str, offset: int) -> InvalidSql:
         """The error at an offset in the text."""

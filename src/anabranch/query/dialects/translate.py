@@ -11,7 +11,8 @@ from sqlglot import ErrorLevel, exp
 from sqlglot.errors import ParseError, UnsupportedError
 
 from anabranch import limits
-from anabranch.errors import InvalidArgument, InvalidName, InvalidSql, TooLarge
+from anabranch.core.sql_text import check_sql_text
+from anabranch.errors import InvalidArgument, InvalidName, InvalidSql
 from anabranch.model.names import StreamName
 from anabranch.query.dialects.functions import unsupported
 from anabranch.query.dialects.taken_out import SESSION_CALL, declaration, take_out
@@ -40,8 +41,7 @@ def translate(text: str, dialect: str, form: Form | None = None, options: Dialec
     it needs: one that writes or has windows is a pipeline's. Raises InvalidSql with the line for what has no translation."""
     if dialect not in READ_AS:
         raise InvalidArgument(f"'{dialect}' is not a supported dialect: expected one of {', '.join(DIALECTS)}")
-    if len(text.encode()) > limits.SQL_BYTES_MAX:
-        raise TooLarge("the SQL", len(text.encode()), limits.SQL_BYTES_MAX)
+    check_sql_text(text, what="the SQL", bytes_max=limits.SQL_BYTES_MAX)
     delays: dict[str, int] = {}
     written = []
     for statement in StatementText.split(text, dialect):
@@ -50,10 +50,19 @@ def translate(text: str, dialect: str, form: Form | None = None, options: Dialec
             if delay is not None:
                 delays[table] = delay
             continue
-        written.append(_Translation(statement, dialect, form, options or DialectOptions(), delays).sql())
+        written.append(_translated(statement, dialect, form, options or DialectOptions(), delays))
     if not written:
         raise InvalidSql("no statement found; expected a SELECT", line=1)
     return ";\n\n".join(written) + ";\n"
+
+
+def _translated(
+    statement: StatementText, dialect: str, form: Form | None, options: DialectOptions, delays: dict[str, int]
+) -> str:
+    try:
+        return _Translation(statement, dialect, form, options, delays).sql()
+    except RecursionError as exc:
+        raise statement.error("the statement is nested too deeply to be translated", 0) from exc
 
 
 class _Translation:
@@ -96,14 +105,14 @@ class _Translation:
         except ParseError as exc:
             first: Any = exc.errors[0] if exc.errors else {}
             message = f"{first.get('description', 'it cannot be parsed')} near '{first.get('highlight', '')}'"
-            raise InvalidSql(message, first.get("line")) from exc
+            raise InvalidSql(message, self._text.line(first.get("line", 1))) from exc
         if not isinstance(tree, exp.Query):
             raise self._text.error("only SELECT, CREATE … AS SELECT and INSERT INTO … SELECT are translated", 0)
         return tree
 
     def _error(self, message: str, node: exp.Expr) -> InvalidSql:
-        starts = (each.meta["start"] for each in node.walk() if "start" in each.meta)
-        return self._text.error_at(message, next(starts, self._text.tokens[0].start))
+        starts = (self._text.start + each.meta["start"] for each in node.walk() if "start" in each.meta)
+        return self._text.error_at(message, next(starts, self._text.start))
 
     # Windows
 

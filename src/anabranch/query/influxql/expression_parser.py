@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,7 +19,7 @@ from anabranch.query.influxql.syntax import (
     RegularExpression,
     Wildcard,
 )
-from anabranch.query.influxql.times import parse_duration
+from anabranch.query.influxql.times import TIME_MAX, parse_duration
 from anabranch.query.influxql.tokens import KEYWORDS, Scanner, Token
 
 PRECEDENCE: Final = {
@@ -41,6 +42,7 @@ class ExpressionParser:
         self._parameters = parameters
         self._at = 0
         self._depth = 0
+        self._operators = 0  # of the expression that is being read
         self._held: Token | None = None
 
     def peek(self) -> Token:
@@ -116,7 +118,13 @@ class ExpressionParser:
         """The error for what is understood but not supported, at the token that follows."""
         return self._scanner.error(message, self.peek().start)
 
-    def expression(self, least: int = 1) -> Expression:
+    def expression(self) -> Expression:
+        """An expression."""
+        if not self._depth:
+            self._operators = 0
+        return self._expression(1)
+
+    def _expression(self, least: int) -> Expression:
         """An expression whose operators bind at least so tightly."""
         left = self._operand()
         while True:
@@ -129,7 +137,11 @@ class ExpressionParser:
                 if right is None:
                     raise self.unexpected("regex")
             else:
-                right = self.expression(precedence + 1)
+                right = self._expression(precedence + 1)
+            # Each makes the tree one deeper, which whatever walks it recurses into.
+            self._operators += 1
+            if self._operators > limits.INFLUXQL_OPERATORS_MAX:
+                raise self.refused(f"an expression has more than {limits.INFLUXQL_OPERATORS_MAX} operators")
             left = Operation("!=" if operator == "<>" else operator, left, right)
 
     def _operator(self, least: int) -> str | None:
@@ -193,12 +205,25 @@ class ExpressionParser:
                 return Constant(token.value)
             case "integer":
                 number = int(token.value)
-                return Constant(number if number <= _INTEGER_MAX else float(number))
+                return Constant(number if number <= _INTEGER_MAX else self._finite(token))
             case "number":
-                return Constant(float(token.value))
+                return Constant(self._finite(token))
             case "duration":
-                return Duration(parse_duration(token.value))
+                return Duration(self._span(token))
         return None
+
+    def _span(self, token: Token) -> int:
+        """A duration in nanoseconds."""
+        ns = parse_duration(token.value)
+        if ns > TIME_MAX:
+            raise self._scanner.error(f"overflowed duration {token.text:.40}", token.start)
+        return ns
+
+    def _finite(self, token: Token) -> float:
+        number = float(token.value)
+        if not math.isfinite(number):
+            raise self._scanner.error(f"unable to parse number {token.value:.40}…", token.start)
+        return number
 
     def _parameter(self, token: Token) -> Expression:
         value = self._value(token)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anabranch import limits
-from anabranch.errors import TooLarge
+from anabranch.core.sql_text import check_sql_text
 from anabranch.query.influxql.expression_parser import ExpressionParser
 from anabranch.query.influxql.syntax import (
     Constant,
@@ -31,7 +31,7 @@ from anabranch.query.influxql.syntax import (
     Wildcard,
     walk,
 )
-from anabranch.query.influxql.times import parse_duration, parse_time
+from anabranch.query.influxql.times import parse_time
 
 _BEGINNINGS: Final = ("SELECT", "SHOW", "CREATE", "DROP")
 _UNSUPPORTED: Final = (*("ALTER", "DELETE", "EXPLAIN", "GRANT", "KILL", "REVOKE", "SET"),)
@@ -51,8 +51,7 @@ _SHOWN: Final = {
 def parse_query(text: str, parameters: Mapping[str, object] | None = None) -> list[Parsed]:
     """The statements of a query, which `;` separates. `parameters` are the values of `$name`. Raises InvalidSql with the
     line and the character, TooLarge."""
-    if len(text.encode(errors="replace")) > limits.SQL_BYTES_MAX:
-        raise TooLarge("the query", len(text.encode(errors="replace")), limits.SQL_BYTES_MAX)
+    check_sql_text(text, what="the query", bytes_max=limits.SQL_BYTES_MAX)
     parser = _InfluxqlParser(text, parameters or {})
     found: list[Parsed] = []
     while True:
@@ -125,7 +124,7 @@ class _InfluxqlParser(ExpressionParser):
         if token.kind != "duration":
             raise self.unexpected("duration")
         self.take()
-        return parse_duration(token.value)
+        return self._span(token)
 
     def _create(self) -> DatabaseChange | ContinuousQuery:
         if self.take_word("CONTINUOUS"):

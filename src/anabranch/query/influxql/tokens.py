@@ -10,7 +10,7 @@ from anabranch.errors import InvalidSql
 
 Kind = Literal["name", "quoted", "string", "integer", "number", "duration", "parameter", "operator", "end"]
 
-_SPACE = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SPACE = re.compile(r"(?:\s+|--[^\n]*)*")
 _TOKEN = re.compile(
     r"""
       (?P<quoted>"(?:[^"\\\n]|\\.)*")
@@ -131,6 +131,7 @@ class Scanner:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._comments_end = text.rfind("*/")  # from there on no comment is closed
 
     def token(self, at: int) -> Token:
         """The token at or after `at`. Raises InvalidSql."""
@@ -164,9 +165,13 @@ class Scanner:
         return InvalidSql(f"{message} at line {line}, char {char}")
 
     def _begin(self, at: int) -> int:
-        found = _SPACE.match(self.text, at)
-        assert found is not None, "it matches nothing too"
-        return found.end()
+        while True:
+            found = _SPACE.match(self.text, at)
+            assert found is not None, "it matches nothing too"
+            at = found.end()
+            if not self.text.startswith("/*", at) or at + 2 > self._comments_end:
+                return at
+            at = self.text.index("*/", at + 2) + 2
 
     def _unescaped(self, text: str, start: int) -> str:
         if "\\" not in text:

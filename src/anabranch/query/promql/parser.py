@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from anabranch import limits
-from anabranch.errors import InvalidSql, TooLarge
+from anabranch.core.sql_text import check_sql_text
+from anabranch.errors import InvalidSql
 from anabranch.errors.optional import optional
 from anabranch.query.promql.syntax import (
     Aggregation,
@@ -33,9 +34,7 @@ def parse_promql(text: str) -> PromNode:
     """The query as a tree. Raises InvalidSql for one that can't be parsed or is not answered, TooLarge."""
     with optional("PromQL", "promql"):
         import promql_parser
-    size = len(text.encode())
-    if size > limits.SQL_BYTES_MAX:
-        raise TooLarge("the query", size, limits.SQL_BYTES_MAX)
+    check_sql_text(text, what="the query", bytes_max=limits.SQL_BYTES_MAX)
     # The parser recurses on the machine's stack, which thousands of brackets would overflow.
     if sum(1 for _ in _TOKENS.finditer(text)) > limits.PROMQL_TOKENS_MAX:
         raise InvalidSql(f"the query has more than {limits.PROMQL_TOKENS_MAX:,} words and signs; split it")

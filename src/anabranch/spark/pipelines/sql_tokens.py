@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
@@ -28,6 +28,11 @@ __all__ = [
 ]
 
 
+_COMMENT: Final = "/*"
+_COMMENT_END: Final = "*/"
+_ENDS: Final = ("'", '"', "`", _COMMENT_END)
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text. Raises InvalidSql."""
     try:
@@ -37,16 +42,17 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _unclosed_line(text: str) -> int | None:
-    """The line where the unclosed quote begins: the one after the longest prefix of lines that can be tokenized."""
-    lines = text.splitlines(keepends=True)
-    readable = 0
-    for count in range(1, len(lines) + 1):
+    """The line where the unclosed quote or comment begins: the last token, once it is closed, or what follows the last."""
+    for end in _ENDS:
         try:
-            Spark().tokenize("".join(lines[:count]))
-            readable = count
+            tokens = Spark().tokenize(f"{text}\n{end}")
         except TokenError:
             continue
-    return readable + 1 if readable < len(lines) else None
+        start = tokens[-1].start if tokens else 0
+        if end == _COMMENT_END:
+            start = text.find(_COMMENT, tokens[-1].end + 1 if tokens else 0)
+        return text.count("\n", 0, start) + 1
+    return None
 
 
 def split_statements(tokens: Sequence[Token]) -> list[list[Token]]:

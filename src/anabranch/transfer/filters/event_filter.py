@@ -23,6 +23,7 @@ from anabranch.errors.optional import optional
 from anabranch.model.columns import ADDED
 from anabranch.model.ids import SegmentId
 from anabranch.model.schema import StreamSchema
+from anabranch.transfer.filters.condition_text import check_condition_text, too_deep
 from anabranch.transfer.filters.conditions import ConditionReader
 
 Tree = Mapping[str, Any]
@@ -49,6 +50,7 @@ class EventFilter:
             raise InvalidArgument(f"expected a condition such as \"site = 'north'\" as where=, got {where!r:.100}")
         with optional("a copy by a filter", "query"):
             import duckdb
+        check_condition_text(where)
         self.where = where.strip()
         self._schema = schema
         self._error: type[Exception] = duckdb.Error
@@ -60,17 +62,23 @@ class EventFilter:
         added = [field for field in ADDED if field.name not in schema.columns.names]
         self._all = pa.schema([*schema.columns, *added])
         self._check_distinct()
+        try:
+            self._read()
+        except RecursionError as exc:  # of signs or operators
+            raise too_deep(where) from exc
+
+    def _read(self) -> None:
         tree = self._parse()
         self._check_stable(tree)
         named = _names(tree)
         self._selected = [name for name in self._all.names if named is None or name.lower() in named]
-        own = [field for field in schema.columns if field.name in self._selected]
-        self.columns = pa.schema(own or [schema.columns.field(0)])
+        own = [field for field in self._schema.columns if field.name in self._selected]
+        self.columns = pa.schema(own or [self._schema.columns.field(0)])
         """The columns of the stream to read."""
         self._check_binding()
-        read = ConditionReader(schema, self._constant)
+        read = ConditionReader(self._schema, self._constant)
         # A NUL in a text would end the text when DuckDB reads the tree again.
-        self.condition: EventCondition = AnyTest() if "\0" in where else read.condition(tree)
+        self.condition: EventCondition = AnyTest() if "\0" in self.where else read.condition(tree)
 
     def matching(
         self, segment: SegmentId, batch: pa.RecordBatch, offsets: pa.Array, appended: pa.Array

@@ -24,6 +24,8 @@ def statements_of(name: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith("--")]
 
 
+# Of sums over all points of `data`, which are at most 100, also after a few operations; 5e-12 for the sums alone.
+_ROUNDING = 20 * 2**-52 * 240 * 100
 STATEMENTS = statements_of("statements")
 SUBQUERIES = statements_of("subqueries")
 
@@ -40,11 +42,12 @@ def answer(client: httpx.Client, url: str, statement: str, **parameters: str) ->
 
 
 def same(expected: Any, found: Any) -> bool:
-    """Whether two answers are equal, but for the last digits of sums, and for the text of errors."""
+    """Whether two answers are equal, but for the last digits of sums, and for the text of errors. What should be 0 may be as far
+    from it as the rounding of sums over all points."""
     if isinstance(expected, bool) or isinstance(found, bool):
         return expected is found
     if isinstance(expected, int | float) and isinstance(found, int | float):
-        return abs(expected - found) <= 1e-9 * max(abs(expected), abs(found))
+        return abs(expected - found) <= max(1e-9 * max(abs(expected), abs(found)), _ROUNDING)
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.keys() == found.keys() and all(
             key == "error" or same(value, found[key]) for key, value in expected.items()
@@ -162,7 +165,9 @@ def generated_nested(seed: int, count: int) -> Iterator[str]:
         grouped = chance.sample(("host",), chance.choice((0, 1)))
         if over and chance.random() < 0.6:
             grouped.insert(0, "time(60s)")
-            if chance.random() < 0.2:  # without windows the time of one of several equal values is shown
+            # Without windows the time of one of several equal values is shown. With a condition on a field that is not
+            # selected, InfluxDB gives up: no result at all.
+            if chance.random() < 0.2 and field == "value":
                 outer = f"percentile(x, {chance.randint(10, 95)})"
         if chance.random() < 0.2:
             outer = chance.choice((f"{outer} * 2", f"max(x) - min(x), {outer}"))

@@ -85,7 +85,7 @@ class _Context:
 async def influx_query(call: HttpCall) -> Response:
     """Answer the statements of the parameter `q`, of the URL or of a form, or of a body that is one."""
     given = await _given(call)
-    request = _parsed(given)
+    request = await call.front.run_long(lambda: _parsed(given))  # parsing a long text takes its time
     if call.request.method == "GET" and any(map(_changes, request.statements)):
         raise InvalidArgument("send a statement that changes something by POST")
     # Statements are answered in threads, and names are looked up in the loop.
@@ -148,7 +148,7 @@ def _parameters(text: str | None) -> Mapping[str, object]:
         return {}
     try:
         found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError) as exc:
+    except (msgspec.DecodeError, ValueError, RecursionError) as exc:
         raise InvalidArgument(f"error parsing query parameters: {exc}") from exc
     if not isinstance(found, dict):
         raise InvalidArgument("error parsing query parameters: expected a JSON object")

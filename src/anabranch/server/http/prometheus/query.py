@@ -27,7 +27,7 @@ async def prometheus_query(call: HttpCall) -> Response:
     given = await given_parameters(call)
     at = given.time("time", now_ms(call))
     check = _deadline(call, given)
-    node = _parsed(given)
+    node = await call.front.run_long(lambda: _parsed(given))
 
     def answer() -> dict[str, Any]:
         evaluation = Evaluation(Samples(ScopeStreams(call)), np.array([at], np.int64), at, at, check)
@@ -53,7 +53,7 @@ async def prometheus_query_range(call: HttpCall) -> Response:
             "query resolution (?step=XX)"
         )
     check = _deadline(call, given)
-    node = _parsed(given)
+    node = await call.front.run_long(lambda: _parsed(given))
 
     def answer() -> dict[str, Any]:
         times = grid(start, end, step)

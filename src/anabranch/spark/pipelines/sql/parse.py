@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import Token
 
+from anabranch import limits
 from anabranch.catalog.state.query_version import QueryFile
+from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.bloom_filters import with_bloom_filters
@@ -39,9 +41,10 @@ def parse(
     (`anabranch.spark.pipelines.functions`).
 
     Raises InvalidSql with the line for anything but well-formed statements, for two statements with the same target,
-    and for statements that feed each other in a cycle.
+    for statements that feed each other in a cycle, and for more than `limits.PIPELINE_STATEMENTS_MAX`; TooLarge.
     """
     statements: list[Statement] = []
+    check_sql_text(text, what="the text", bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
     tokens = tokenize(text)
     declared = {each.name: each for each in _declared(text, split_statements(tokens))}
     values = bind(declared, parameters or {})
@@ -51,6 +54,11 @@ def parse(
     functions = declared_functions(text, split_statements(tokens), files)
     text = with_spark_names(text, tokens, functions)
     queries = [each for each in split_statements(tokenize(text)) if not is_declaration(each) and not is_function(each)]
+    if len(queries) > limits.PIPELINE_STATEMENTS_MAX:
+        raise InvalidSql(
+            f"there are {len(queries):,} statements, over the limit of {limits.PIPELINE_STATEMENTS_MAX}: use several files",
+            line=queries[limits.PIPELINE_STATEMENTS_MAX][0].line,
+        )
     for number, tokens in enumerate(queries, start=1):
         statements.append(created_stream(Cursor(text, tokens, values), number, functions))
     if not statements:
@@ -61,7 +69,8 @@ def parse(
 
 
 def declarations(text: str) -> tuple[Parameter, ...]:
-    """The parameters that a file declares. Raises InvalidSql."""
+    """The parameters that a file declares. Raises InvalidSql, TooLarge."""
+    check_sql_text(text, what="the text", bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
     return _declared(text, split_statements(tokenize(text)))
 
 
