@@ -188,5 +188,8 @@ _.wasm_memory64
 _.wasm_multi_memory
 _.wasm_relaxed_simd
 _.parallel_compilation
+
+# What Python's readers of files ask of a raw stream.
+_.readable
 _.wasm_stack_switching
 _.wasm_threads
