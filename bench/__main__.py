@@ -33,6 +33,7 @@ from bench import (
     one_event,
     producers,
     put_latency,
+    queries_deploy,
     queries_influxql,
     queries_shed,
     queries_sketches,
@@ -94,6 +95,7 @@ FIGURES: dict[str, Benchmark] = {
         queries_sketches,
         queries_state,
         queries_takeover,
+        queries_deploy,
         queries_influxql,
     )
 }

@@ -123,7 +123,7 @@ def _ready(store: ab.Store, host: int, kind: str) -> int:
     driver, _ = _holder(store)
     assert driver is not None
     if kind != "cold":
-        _await(lambda: _has_idle_spare(host, driver, {"warm": 1, "hot": 2}[kind]))
+        _await(lambda: has_idle_spare(host, driver, {"warm": 1, "hot": 2}[kind]))
     if kind == "hot":
         _await(lambda: store.queries.get("counts").standby_state == "ready")
     # Else the next start would be put off, as after any failures in a row.
@@ -132,7 +132,7 @@ def _ready(store: ab.Store, host: int, kind: str) -> int:
     return driver
 
 
-def _has_idle_spare(host: int, driver: int, count: int) -> bool:
+def has_idle_spare(host: int, driver: int, count: int) -> bool:
     """True if the host has so many drivers beside this one, one of which has nothing to do, not even to start."""
     others = [each for each in psutil.Process(host).children() if each.pid != driver and _is_driver(each)]
     if len(others) < count or any(time.time() - each.create_time() < 10 for each in others):
