@@ -10,12 +10,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import duckdb
-import psutil
 import pyarrow as pa
 
 import anabranch as ab
@@ -24,7 +23,6 @@ from tests.postgres_server import drop, fresh_url
 from tests.spark.pipelines import BASE, COUNTS, SCHEMA, SECOND, SOURCE, new_store, put
 
 PATIENCE_S = 400.0
-_PREPARE = "anabranch.spark.queries.prepare"
 SQL = COUNTS + "; CREATE STREAM out.copy AS SELECT device, at, celsius FROM STREAM iot.sensors"
 # Java starts in half the time if it compiles less.
 QUICK = ("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
@@ -93,13 +91,9 @@ class HostProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """kill -9, of the host alone. Its drivers end by themselves; what prepares later starts would go on for minutes."""
-        preparing = [each.pid for each in psutil.Process(self.pid).children() if _PREPARE in each.cmdline()]
+        """kill -9, of the host alone."""
         self._process.kill()
         self._process.wait(PATIENCE_S)
-        for each in preparing:
-            with suppress(ProcessLookupError):
-                os.killpg(each, signal.SIGKILL)
 
     def stop(self) -> int:
         """SIGTERM; returns its exit code."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from anabranch.spark.session.class_archive import (
@@ -18,6 +19,7 @@ from anabranch.spark.session.class_archive import (
 )
 from anabranch.spark.session.home import ensure_home
 from anabranch.spark.session.java import ensure_java
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +108,25 @@ def test_a_session_takes_its_classes_from_the_archive(monkeypatch: pytest.Monkey
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0
     command[-1] = "-Dnothing=special"
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "3\n"
+
+
+PREPARING = """
+import time
+from anabranch.spark.queries.prepare import preparing_spark
+with preparing_spark():
+    print("preparing", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.process
+def test_what_prepares_ends_with_the_process_that_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME")
+    with subprocess.Popen([sys.executable, "-c", PREPARING], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == "preparing\n"
+        (preparing,) = psutil.Process(host.pid).children()
+        host.kill()
+    until(lambda: not preparing.is_running() or preparing.status() == psutil.STATUS_ZOMBIE)
+    assert not list((tmp_path / "cache").glob("**/*.jsa"))  # it did not end by itself

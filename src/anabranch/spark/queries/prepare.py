@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -70,17 +71,26 @@ def preparing_spark() -> Iterator[None]:
         return
     nothing = subprocess.DEVNULL
     preparing = subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True
     )
     try:
         yield
     finally:
+        assert preparing.stdin is not None
+        preparing.stdin.close()
         with suppress(ProcessLookupError):
             os.killpg(preparing.pid, signal.SIGKILL)  # Java too
         with suppress(subprocess.TimeoutExpired):
             preparing.wait(limits.TASK_END_S)
 
 
+def _end_with_parent() -> None:
+    """End this process and all that it started once the one that started it is gone, also by kill -9."""
+    sys.stdin.buffer.read()
+    os.killpg(0, signal.SIGKILL)
+
+
 if __name__ == "__main__":
     os.nice(_LOWEST_PRIORITY)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     prepare_spark()
