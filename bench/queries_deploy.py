@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
 _SCHEMA = pa.schema([("device", pa.string()), ("at", TIME_TYPE)])
 _QUERIES = 10
+_DEPLOYMENTS = 3
 _TRIGGER_S = 0.5
+_TRIGGER_OF_MANY_S = 5.0  # two processors are busy with a micro-batch of six queries each second
 _PATIENCE_S = 300.0
 
 
 def run(setting: BenchmarkSetting) -> Sequence[Result]:
-    """Ours first, then bare Spark; each deploys one query after another while events arrive."""
+    """Ours first, then bare Spark, while events arrive: a query is deployed and deleted some times, then many stay."""
     queries = setting.scaled(_QUERIES, 1)
     ours_s, ours_bytes = _ours(setting.folder, queries, setting.say)
     bare_s, bare_bytes = _bare_in_process(setting.folder / "bare", queries)
@@ -65,7 +67,9 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
             ours_bytes / bare_bytes,
             None,
             Target(Bound.AT_MOST, 3, absolute=True),
-            ("proportional set size of the driver, Java and all Python processes, under load",),
+            (
+                f"proportional set size of the driver, Java and all Python processes; a micro-batch each {_TRIGGER_OF_MANY_S:g} s",
+            ),
         ),
     ]
 
@@ -74,7 +78,7 @@ def _seconds(found: Sequence[float]) -> str:
     return ", ".join(f"{each:.2f}" for each in found) + " s"
 
 
-def _sql(number: int) -> str:
+def _sql(number: str) -> str:
     return f"""
     CREATE STREAM bench.counts{number} WITH (key = device, time = closed, watermark = '1 second', start = tail) AS
     SELECT window.end AS closed, device, count(*) AS events
@@ -93,10 +97,13 @@ def _ours(folder: Path, queries: int, say: Callable[[str], None]) -> tuple[list[
             with store.writer("bench/events") as writer, _load(writer.write_batch):
                 _await(lambda: has_idle_spare(host.pid, 0, 1))
                 found = []
+                for number in range(_DEPLOYMENTS):
+                    found.append(_deployed(store, f"_{number}", _TRIGGER_S))
+                    say(f"deployment {number + 1}: {found[-1]:.2f} s")
+                    store.queries.delete(f"counts_{number}")
+                    time.sleep(2)
                 for number in range(queries):
-                    found.append(_deployed(store, number))
-                    say(f"query {number + 1}: {found[-1]:.2f} s")
-                    time.sleep(1)
+                    say(f"query {number + 1} of {queries}: {_deployed(store, str(number), _TRIGGER_OF_MANY_S):.2f} s")
                 with store.catalog.reading() as reading:
                     rows = [reading.state(PIPELINE, f"counts{number}") for number in range(queries)]
                 drivers = {row.holder.pid for row in rows if row is not None and row.holder is not None}
@@ -107,10 +114,10 @@ def _ours(folder: Path, queries: int, say: Callable[[str], None]) -> tuple[list[
             host.wait(_PATIENCE_S)
 
 
-def _deployed(store: ab.Store, number: int) -> float:
+def _deployed(store: ab.Store, number: str, trigger_s: float) -> float:
     """Deploy a query; the seconds until its first result was published."""
     begun = time.time()
-    store.queries.deploy(f"counts{number}", _sql(number), trigger=f"{_TRIGGER_S * 1000:g}ms")
+    store.queries.deploy(f"counts{number}", _sql(number), trigger=f"{trigger_s * 1000:g}ms")
     stream = f"bench/counts{number}"
 
     def published_at() -> float | None:
@@ -127,8 +134,11 @@ def _deployed(store: ab.Store, number: int) -> float:
 
 def _memory(process: int) -> int:
     """Bytes of a process and all that it started; what several share counts once."""
-    root = psutil.Process(process)
-    return sum(each.memory_full_info().pss for each in [root, *root.children(recursive=True)])
+    root, found = psutil.Process(process), 0
+    for each in [root, *root.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            found += each.memory_full_info().pss
+    return found
 
 
 def _await(done: Callable[[], bool]) -> None:
@@ -192,13 +202,18 @@ def _bare(folder: Path, queries: int) -> None:
 
     with _load(write):
         time.sleep(2)
-        print(*[_started(spark, folder, number) for number in range(queries)], sep="\n", flush=True)
+        for number in range(_DEPLOYMENTS):
+            seconds, query = _started(spark, folder, f"_{number}", _TRIGGER_S)
+            print(seconds, flush=True)
+            query.stop()
+        for number in range(queries):
+            _started(spark, folder, str(number), _TRIGGER_OF_MANY_S)
         print(_memory(os.getpid()), flush=True)
     spark.stop()
 
 
-def _started(spark: SparkSession, folder: Path, number: int) -> float:
-    """Start a query; the seconds until its first result."""
+def _started(spark: SparkSession, folder: Path, number: str, trigger_s: float) -> tuple[float, Any]:
+    """Start a query; the seconds until its first result, and the query."""
     from pyspark.sql import functions
 
     begun, name = time.monotonic(), f"counts{number}"
@@ -215,11 +230,11 @@ def _started(spark: SparkSession, folder: Path, number: int) -> float:
         .queryName(name)
         .outputMode("append")
         .option("checkpointLocation", str(folder / name))
-        .trigger(processingTime=f"{_TRIGGER_S} seconds")
+        .trigger(processingTime=f"{trigger_s} seconds")
         .start()
     )
     _await(lambda: query.lastProgress is not None and (query.lastProgress["sink"].numOutputRows or 0) > 0)
-    return time.monotonic() - begun
+    return time.monotonic() - begun, query
 
 
 FIGURE = Benchmark("queries_deploy", "Deployments of queries", run, heavy=True)
