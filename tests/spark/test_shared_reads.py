@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import random
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamView
 from anabranch.spark import shared_streams
 from anabranch.spark.pipelines.run import run
+from anabranch.spark.source import shared_reads
 from anabranch.spark.source.ranges import read_ranges
 from anabranch.spark.source.reads import RangeReads, reads_of
 from anabranch.spark.source.scan import ScanRange
@@ -199,3 +202,21 @@ def test_the_statements_of_a_pipeline_share_what_they_read(spark: SparkSession, 
         assert sum(stop - start for start, stop in pieces) == 1_000, pieces
         assert pipeline.active
     assert not folder.exists()
+
+
+def test_a_reader_does_not_wait_for_one_that_was_stopped(
+    store: ab.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_reads, "_LOCK_S", 0.1)
+    put(store, range(100))
+    folder = _folder(tmp_path)
+    reads = SharedReads(reads_of(store), folder)
+    view = reads.view(store.streams.get(SOURCE).id)
+    _read(reads, view, _whole(view))
+    for piece in folder.glob("*.arrow"):
+        piece.unlink()
+    with ExitStack() as held:
+        for lock in folder.glob("*.lock"):
+            fcntl.flock(held.enter_context(open(lock, "wb")), fcntl.LOCK_EX)
+        assert _read(reads, view, _whole(view)).num_rows == 100
+    assert not list(folder.glob("*.arrow"))

@@ -3,11 +3,12 @@
 Each micro-batch of each query reads its range of a stream in a task of its own, in any of several processes. Queries that
 read the same stream ask for nearly the same ranges at nearly the same time. While at least two do
 (`anabranch.spark.shared_streams`), a task keeps what it reads as a *piece*: an Arrow file with the events of a
-range of offsets, in the driver's folder. Others map it into memory. So the events are fetched, decrypted and decoded once,
+range of offsets, in the driver's folder. Others map it into memory. So the events are fetched and decoded once,
 and what is asked of the store does not grow with the number of queries.
 
 A lock for each segment makes the second of two tasks wait for the first one's piece instead of reading the same. Pieces are
-small and removed after half a minute. Long ranges are history, which other queries don't read just then: they are not shared.
+small and removed after half a minute. A task that has waited for some seconds, as for a process that was stopped, reads by
+itself. Long ranges are history, which other queries don't read just then: they are not shared.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _EVENTS_MAX: Final = 128 * 1024  # of a range that is shared
 _PIECE_BYTES_MAX: Final = 32 * 1024 * 1024
 _BYTES_MAX: Final = 256 * 1024 * 1024  # of all pieces of a stream
 _KEPT_S: Final = 30.0
+_LOCK_S: Final = 5.0
+_POLL_S: Final = 0.005
 _SUFFIX: Final = ".arrow"
 
 
@@ -145,7 +148,15 @@ class SharedReads:
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
         with open(self._folder / f"{name}.lock", "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            deadline = time.monotonic() + _LOCK_S
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_POLL_S)
             yield
 
 
