@@ -6,34 +6,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import anabranch as ab
 from anabranch.catalog.state.pipeline import PIPELINE
-from anabranch.model.columns import TIME_TYPE
-from bench.queries_takeover import has_idle_spare
+from bench.query_host import EVENTS, LOAD, PATIENCE_S, has_idle_spare, load, serving, wait_until
 from bench.result import Benchmark, BenchmarkSetting, Bound, Result, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SCHEMA = pa.schema([("device", pa.string()), ("at", TIME_TYPE)])
 _QUERIES = 10
 _DEPLOYMENTS = 3
 _TRIGGER_S = 0.5
 _TRIGGER_OF_MANY_S = 5.0  # two processors are busy with a micro-batch of six queries each second
-_PATIENCE_S = 300.0
 
 
 def run(setting: BenchmarkSetting) -> Sequence[Result]:
@@ -41,7 +36,7 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
     queries = setting.scaled(_QUERIES, 1)
     ours_s, ours_bytes = _ours(setting.folder, queries, setting.say)
     bare_s, bare_bytes = _bare_in_process(setting.folder / "bare", queries)
-    about = f"100 events each 200 ms, 20 keys, windows of one second, a micro-batch each {_TRIGGER_S:g} s"
+    about = f"{LOAD}, windows of one second, a micro-batch each {_TRIGGER_S:g} s"
     first = f"the first, in a warm spare driver: {ours_s[0]:.2f} s; bare Spark in a session that has just started: {bare_s[0]:.2f} s"
     each = f"all: {_seconds(ours_s)}; bare Spark: {_seconds(bare_s)}"
     return [
@@ -89,29 +84,26 @@ def _sql(number: str) -> str:
 def _ours(folder: Path, queries: int, say: Callable[[str], None]) -> tuple[list[float], int]:
     with ab.connect(folder / "store", create=True) as store:
         store.scopes.create("bench")
-        store.streams.create("bench/events", schema=_SCHEMA, key="device", time="at", scaling=2)
-        with open(folder / "host.log", "wb") as log:
-            command = [sys.executable, "-m", "anabranch.cli.main", "queries", "serve", "--store", store.url]
-            host = subprocess.Popen([*command, "--spares", "1"], stdout=log, stderr=log, start_new_session=True)
-        try:
-            with store.writer("bench/events") as writer, _load(writer.write_batch):
-                _await(lambda: has_idle_spare(host.pid, 0, 1))
-                found = []
-                for number in range(_DEPLOYMENTS):
-                    found.append(_deployed(store, f"_{number}", _TRIGGER_S))
-                    say(f"deployment {number + 1}: {found[-1]:.2f} s")
-                    store.queries.delete(f"counts_{number}")
-                    time.sleep(2)
-                for number in range(queries):
-                    say(f"query {number + 1} of {queries}: {_deployed(store, str(number), _TRIGGER_OF_MANY_S):.2f} s")
-                with store.catalog.reading() as reading:
-                    rows = [reading.state(PIPELINE, f"counts{number}") for number in range(queries)]
-                drivers = {row.holder.pid for row in rows if row is not None and row.holder is not None}
-                assert len(drivers) == 1, "all run in one driver"
-                return found, _memory(drivers.pop())
-        finally:
-            host.terminate()
-            host.wait(_PATIENCE_S)
+        store.streams.create("bench/events", schema=EVENTS, key="device", time="at", scaling=2)
+        with (
+            serving(store.url, folder / "host.log", spares=1) as host,
+            store.writer("bench/events") as writer,
+            load(writer.write_batch),
+        ):
+            wait_until(lambda: has_idle_spare(host, 0, 1))
+            found = []
+            for number in range(_DEPLOYMENTS):
+                found.append(_deployed(store, f"_{number}", _TRIGGER_S))
+                say(f"deployment {number + 1}: {found[-1]:.2f} s")
+                store.queries.delete(f"counts_{number}")
+                time.sleep(2)
+            for number in range(queries):
+                say(f"query {number + 1} of {queries}: {_deployed(store, str(number), _TRIGGER_OF_MANY_S):.2f} s")
+            with store.catalog.reading() as reading:
+                rows = [reading.state(PIPELINE, f"counts{number}") for number in range(queries)]
+            drivers = {row.holder.pid for row in rows if row is not None and row.holder is not None}
+            assert len(drivers) == 1, "all run in one driver"
+            return found, _memory(drivers.pop())
 
 
 def _deployed(store: ab.Store, number: str, trigger_s: float) -> float:
@@ -126,7 +118,7 @@ def _deployed(store: ab.Store, number: str, trigger_s: float) -> float:
         with store.reader(stream) as reader:
             return next((event.appended_us / 1e6 for event in reader if event.appended_us is not None), None)
 
-    _await(lambda: published_at() is not None)
+    wait_until(lambda: published_at() is not None)
     at = published_at()
     assert at is not None
     return at - begun
@@ -141,39 +133,10 @@ def _memory(process: int) -> int:
     return found
 
 
-def _await(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, "the queries did not go on"
-        time.sleep(0.2)  # they need the processor
-
-
-@contextmanager
-def _load(write: Callable[[pa.Table], object]) -> Iterator[None]:
-    """Write 100 events each 200 ms, whose times go ten times as fast."""
-    ending = threading.Event()
-
-    def run() -> None:
-        random, at = np.random.default_rng(1), 0
-        while not ending.wait(0.2):
-            devices = pa.array([f"device-{number}" for number in random.integers(0, 20, 100)])
-            times = pa.array(np.sort(random.integers(at, at + 2_000_000, 100)), TIME_TYPE)
-            write(pa.table({"device": devices, "at": times}, _SCHEMA))
-            at += 2_000_000
-
-    writing = threading.Thread(target=run)
-    writing.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        writing.join()
-
-
 def _bare_in_process(folder: Path, queries: int) -> tuple[list[float], int]:
     """In a process of its own, whose memory is measured."""
     command = [sys.executable, "-m", "bench.queries_deploy", str(folder), str(queries)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE_S * queries)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S * queries)
     *seconds, memory = done.stdout.split()
     return [float(each) for each in seconds], int(memory)
 
@@ -200,7 +163,7 @@ def _bare(folder: Path, queries: int) -> None:
         pq.write_table(table, folder / name)
         (folder / name).rename(events / name)  # Spark sees whole files
 
-    with _load(write):
+    with load(write):
         time.sleep(2)
         for number in range(_DEPLOYMENTS):
             seconds, query = _started(spark, folder, f"_{number}", _TRIGGER_S)
@@ -233,7 +196,7 @@ def _started(spark: SparkSession, folder: Path, number: str, trigger_s: float) -
         .trigger(processingTime=f"{trigger_s} seconds")
         .start()
     )
-    _await(lambda: query.lastProgress is not None and (query.lastProgress["sink"].numOutputRows or 0) > 0)
+    wait_until(lambda: query.lastProgress is not None and (query.lastProgress["sink"].numOutputRows or 0) > 0)
     return time.monotonic() - begun, query
 
 
