@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from inspect import cleandoc
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -52,6 +52,8 @@ def _reflow(command: Any) -> None:
     for verb in getattr(command, "commands", {}).values():
         _reflow(verb)
 
+
+_MESSAGE_CHARS_MAX: Final = 2_000
 
 # The error for a wrong option or a missing argument; Typer has no public name for it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -141,8 +143,17 @@ def _misused(exc: Any) -> NoReturn:
 
 def _fail(message: str) -> NoReturn:
     _print_traceback()
-    print_note(f"anabranch: {redacted(' '.join(message.split()))}")
+    print_note(f"anabranch: {redacted(_shortened(' '.join(message.split())))}")
     raise typer.Exit(2) from None
+
+
+def _shortened(message: str) -> str:
+    """A message that quotes what is very long, without its middle: its begin and its end say what is wrong."""
+    left_out = len(message) - _MESSAGE_CHARS_MAX
+    if left_out <= 0:
+        return message
+    half = _MESSAGE_CHARS_MAX // 2
+    return f"{message[:half]} …({left_out:,} characters)… {message[-half:]}"
 
 
 def _print_traceback() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from anabranch import limits
 from anabranch.cli.formats import Format
+from anabranch.cli.input_files import read_text
 from anabranch.cli.interrupts import deferred
 from anabranch.cli.options import FormatOption, JsonOption, OutputOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.translate import DialectOption
@@ -71,7 +72,7 @@ def query(
     from anabranch.cli.render.result import choose, render
 
     kind = choose(form, as_json=as_json, output=output)
-    text = _text(sql, file)
+    text = _text(sql, file, limits.SQL_FILE_BYTES_MAX if allow_files else limits.SQL_BYTES_MAX)
     if dialect is not None:
         from anabranch.query.dialects.translate import translate
 
@@ -84,11 +85,11 @@ def query(
     with deferred():
         from anabranch.query import Query, QueryLimits
     with open_store(store) as opened:
-        limits = QueryLimits(
+        query_limits = QueryLimits(
             memory_bytes=None if memory is None else to_size(memory),
             seconds=None if timeout is None else to_duration(timeout) / 1_000_000,
         )
-        with Query(opened, allow_files=allow_files, limits=limits) as engine:
+        with Query(opened, allow_files=allow_files, limits=query_limits) as engine:
             result = engine.run(text)
             if result is not None:
                 render(result, result.schema, kind, output)
@@ -116,12 +117,9 @@ def _ask_broker(
                 list(result)
 
 
-def _text(sql: str | None, file: Path | None) -> str:
+def _text(sql: str | None, file: Path | None, bytes_max: int) -> str:
     if (sql is None) == (file is None):
         raise InvalidArgument("pass either the query, or --file with a file that contains it")
-    try:
-        if file is not None:
-            return file.read_text()
-        return sys.stdin.read() if sql == "-" else str(sql)
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InvalidArgument(f"the query can't be read: {exc}") from exc
+    if file is None and sql != "-":
+        return str(sql)
+    return read_text(file or Path("-"), what="the query", bytes_max=bytes_max)

@@ -8,6 +8,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from anabranch import limits
+from anabranch.cli.input_files import read_bytes, read_text
 from anabranch.cli.wasm_file import read_module
 from anabranch.errors import InvalidArgument
 
@@ -53,16 +55,24 @@ def read_files(wheels: _Paths, modules: _Paths, resources: _Paths) -> dict[str, 
     from anabranch.deployments.files import kind_of_file
 
     found: dict[str, bytes] = {}
+    count = sum(len(each or ()) for each in (wheels, modules, resources))
+    if count > limits.DEPLOYMENT_FILES_MAX:
+        raise InvalidArgument(f"expected at most {limits.DEPLOYMENT_FILES_MAX} files, got {count:,}")
+
+    def read(path: Path) -> bytes:
+        left = limits.DEPLOYMENT_FILES_BYTES_MAX - sum(map(len, found.values()))
+        return read_bytes(path, what="the file", bytes_max=left)
+
     for path in wheels or ():
-        _add(found, path.name, _read(path))
         if kind_of_file(path.name) != "wheel":
             raise InvalidArgument(f"expected --wheel with the path of a wheel, ….whl, got '{path}'")
+        _add(found, path.name, read(path))
     for path in modules or ():
         _add(found, f"{path.stem}.wasm", read_module(path))
     for path in resources or ():
         if kind_of_file(path.name) != "resource":
             raise InvalidArgument(f"'{path}' is not a resource: pass it with --{kind_of_file(path.name)}")
-        _add(found, path.name, _read(path))
+        _add(found, path.name, read(path))
     return found or None
 
 
@@ -70,7 +80,7 @@ def read_signature(path: Path | None) -> str | None:
     """The text of a signature. Raises InvalidArgument."""
     if path is None:
         return None
-    return _read(path).decode("utf-8", "replace").strip()
+    return read_text(path, what="the signature", bytes_max=limits.SIGNATURE_FILE_BYTES_MAX).strip()
 
 
 def files_text(names: Sequence[str]) -> str:
@@ -81,10 +91,3 @@ def files_text(names: Sequence[str]) -> str:
 def _add(found: dict[str, bytes], name: str, content: bytes) -> None:
     if found.setdefault(name, content) is not content:
         raise InvalidArgument(f"two files are called '{name}'")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as exc:
-        raise InvalidArgument(f"the file can't be read: {exc}") from exc

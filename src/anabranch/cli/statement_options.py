@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anabranch import limits
 from anabranch.cli.confirm import confirm
+from anabranch.cli.input_files import read_text
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -48,11 +50,8 @@ DropResultsOption = Annotated[
 
 
 def read_statements(file: Path) -> str:
-    """Returns the text of a file of statements, which is UTF-8."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InvalidArgument(f"the statements can't be read: {exc}") from exc
+    """Returns the text of a file of statements, which is UTF-8; `-` is stdin. Raises InvalidArgument."""
+    return read_text(file, what="the file of statements", bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
 
 
 def statements_of(store: Store, file: Path | None, template: str | None) -> str:

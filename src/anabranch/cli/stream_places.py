@@ -15,7 +15,7 @@ from anabranch.reading import bounds as places
 from anabranch.reading.bounds import Place
 from anabranch.store import Store
 
-_AGO = re.compile(rf"-(\d+(?:\.\d+)?)({'|'.join(UNITS_US)})\Z")
+_AGO = re.compile(rf"-(\d+(?:\.\d+)?)({'|'.join(UNITS_US)})\Z", re.ASCII)
 _HEX = re.compile(r"[0-9a-f:@]{16,}\Z")
 
 

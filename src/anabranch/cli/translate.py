@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from anabranch import limits
+from anabranch.cli.input_files import read_text
 from anabranch.cli.options import new_app
 from anabranch.errors import InvalidArgument
 
@@ -57,8 +59,5 @@ def translate(
         raise InvalidArgument("pass the dialect of the SQL with --dialect")
     if to not in (None, "query", "pipeline"):
         raise InvalidArgument(f"expected --to query or --to pipeline, got '{to}'")
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InvalidArgument(f"the statements can't be read: {exc}") from exc
+    text = read_text(Path(file), what="the file of statements", bytes_max=limits.SQL_BYTES_MAX)
     sys.stdout.write(translated(text, dialect, to, DialectOptions(scope, time)))  # type: ignore[arg-type]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from anabranch import limits
+from anabranch.cli.input_files import read_bytes
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 
 
 def read_module(file: Path) -> bytes:
     """The bytes of FILE.wasm, or those that FILE.wat stands for as text. Raises InvalidArgument, MissingExtra."""
-    try:
-        code = file.read_bytes()
-    except OSError as exc:
-        raise InvalidArgument(f"the module can't be read: {exc}") from exc
-    if file.suffix.lower() != ".wat":
+    is_text = file.suffix.lower() == ".wat"
+    bytes_max = limits.MODULE_TEXT_BYTES_MAX if is_text else limits.MODULE_BYTES_MAX
+    code = read_bytes(file, what="the module", bytes_max=bytes_max)
+    if not is_text:
         return code
     with optional("reading WebAssembly as text", "wasm"):
         import wasmtime

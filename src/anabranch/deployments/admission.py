@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from anabranch import limits
 from anabranch.catalog.state.query import QueryNeeds, QueryRefusal, QueryRow
+from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import size_text
+from anabranch.model.names import check_plain_name
 
 __all__ = ["HostCapacity", "drivers_that_fit", "is_announced", "refusal", "refused_text", "standby_refused_text"]
 
@@ -20,11 +22,17 @@ _ANNOUNCED_US = 30_000_000  # for which a refusal holds unless it is renewed
 @dataclass(frozen=True, slots=True)
 class HostCapacity:
     """What a host has for queries: `cpus` processors, and `memory` in bytes for drivers and queries. It takes queries of
-    `groups` only; None: of all."""
+    `groups` only; None: of all. Raises InvalidArgument for what no host can have."""
 
     cpus: float
     memory: int
     groups: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.cpus <= limits.QUERY_CPUS_MAX:
+            raise InvalidArgument(f"expected cpus from 0 to {limits.QUERY_CPUS_MAX:,}, got {self.cpus}")
+        for group in self.groups or ():
+            check_plain_name(group, "group")
 
 
 def refusal(

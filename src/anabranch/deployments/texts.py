@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from anabranch import limits
 from anabranch.core.sql_text import check_sql_text
-from anabranch.errors import InvalidArgument, TooLarge
+from anabranch.errors import InvalidArgument, InvalidSql, TooLarge
 
 __all__ = ["check_statements", "check_values"]
 
@@ -16,6 +16,8 @@ def check_statements(text: str, what: str = "the text") -> None:
     if not isinstance(text, str):
         raise InvalidArgument(f"expected the SQL as text, got {type(text).__name__}")
     check_sql_text(text, what=what, bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
+    if not text.strip():
+        raise InvalidSql("no statement found; expected CREATE STREAM scope.name AS SELECT …", line=1)
 
 
 def check_values(parameters: Mapping[str, str] | None) -> dict[str, str]:

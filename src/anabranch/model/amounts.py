@@ -9,7 +9,7 @@ from typing import Final
 
 from anabranch.errors import InvalidArgument
 
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)\Z")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)\Z", re.ASCII)
 UNITS_US: Final = {
     "ms": 1_000,
     "s": 1_000_000,

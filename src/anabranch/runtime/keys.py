@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from anabranch import limits
 from anabranch.errors import InvalidArgument, KeyMissing, KeysUnreadable, WrongKey
 from anabranch.runtime.aead import KEY_BYTES, NONCE_BYTES, InvalidTag, open_box, seal_box
+from anabranch.runtime.bounded_files import read_bounded
 from anabranch.runtime.ids import Ids
 
 __all__ = ["MasterKeys", "check_key_id", "new_key_line", "open_keys", "parse_keys"]
@@ -85,11 +87,12 @@ def key_path(place: str) -> Path:
 
 
 def _read(path: Path) -> str:
+    def check(status: os.stat_result) -> None:
+        if status.st_mode & _OTHERS:
+            raise InvalidArgument(f"all users may read the key file {path}; restrict it with: chmod 600 {path}")
+
     try:
-        with path.open(encoding="utf-8") as file:
-            if os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise InvalidArgument(f"all users may read the key file {path}; restrict it with: chmod 600 {path}")
-            return file.read()
+        return read_bounded(path, limits.KEY_FILE_BYTES_MAX, check=check).decode("utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         why = exc.strerror if isinstance(exc, OSError) else "it is not a text file"
         raise KeysUnreadable(f"the key file {path} can't be read: {why}") from exc

@@ -12,7 +12,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
+from anabranch import limits
 from anabranch.errors import InvalidArgument
+from anabranch.runtime.bounded_files import read_bounded
 
 __all__ = ["Signature", "is_signed", "public_key", "sign"]
 
@@ -59,12 +61,13 @@ def is_signed(key: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def _read(path: str | os.PathLike[str], *, private: bool) -> bytes:
+    def check(status: os.stat_result) -> None:
+        if private and status.st_mode & stat.S_IRWXO:
+            raise InvalidArgument(
+                f"all users may read the private key {os.fspath(path)}; restrict it with: chmod 600 {os.fspath(path)}"
+            )
+
     try:
-        with Path(path).expanduser().open("rb") as file:
-            if private and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
-                raise InvalidArgument(
-                    f"all users may read the private key {os.fspath(path)}; restrict it with: chmod 600 {os.fspath(path)}"
-                )
-            return file.read()
+        return read_bounded(Path(path).expanduser(), limits.KEY_FILE_BYTES_MAX, check=check)
     except OSError as exc:
         raise InvalidArgument(f"the key file {os.fspath(path)} can't be read: {exc.strerror}") from exc

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
+from anabranch.runtime.bounded_files import read_bounded
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 
@@ -160,11 +161,12 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 
 def _read(file: Path, what: str, *, private: bool = False) -> bytes:
+    def check(status: os.stat_result) -> None:
+        if private and status.st_mode & stat.S_IRWXO:
+            raise InvalidArgument(f"all users may read the {what} in {file}; restrict it with: chmod 600 {file}")
+
     try:
-        with file.open("rb") as opened:
-            if private and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
-                raise InvalidArgument(f"all users may read the {what} in {file}; restrict it with: chmod 600 {file}")
-            return opened.read()
+        return read_bounded(file, limits.KEY_FILE_BYTES_MAX, check=check)
     except OSError as exc:
         raise InvalidArgument(f"the {what} in {file} can't be read: {exc.strerror}") from exc
 

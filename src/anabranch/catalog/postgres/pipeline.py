@@ -169,7 +169,10 @@ def _bind(values: abc.Transformer, name: str, given: Any) -> _Bound:
     assert len(given) == len(statement.formats), f"'{name}' takes {len(statement.formats)} values, not {len(given)}"
     if not given:
         return _Bound(name, (), (), ())
-    dumped = values.dump_sequence(given, statement.formats)
+    try:
+        dumped = values.dump_sequence(given, statement.formats)
+    except UnicodeEncodeError as exc:
+        raise psycopg.DataError(f"a text is not Unicode: {exc}") from exc
     return _Bound(name, dumped, tuple(values.types or ()), tuple(values.formats or ()))
 
 

@@ -118,7 +118,7 @@ class SqliteCatalog:
     def reading(self) -> Iterator[Reading]:
         """See the port."""
         if self.in_memory:
-            with self._thread_lock:
+            with self._thread_lock, TranslatedErrors(self._path):
                 self._require_open()
                 yield SqliteReading(self._database)
             return

@@ -20,6 +20,7 @@ from anabranch.errors import (
     DiskFull,
     Forked,
     FormatTooNew,
+    InvalidArgument,
     ReadOnlyStore,
     StoreBusy,
     StoreUnavailable,
@@ -128,6 +129,8 @@ class TranslatedErrors:
     ) -> None:
         if isinstance(error, apsw.Error):
             raise translate(error, self._path) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise InvalidArgument(f"a text that is not Unicode is no name or value in a store: {error}") from error
 
 
 def is_out_of_space(database: apsw.Connection, exc: apsw.IOError) -> bool:

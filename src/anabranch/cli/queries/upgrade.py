@@ -32,6 +32,7 @@ from anabranch.cli.statement_options import (
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import HEAD
+from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
@@ -108,6 +109,8 @@ def upgrade(
             print_plan(upgrade_plan(opened, name, text, parameters, files), as_json)
             return
         if replay:
+            if not is_broker(opened.url):  # there, a host would have to be asked
+                upgrade_plan(opened, name, text, parameters, files)
             if not keep:
                 confirm(f"Drop the earlier results of query '{name}' once the new ones take over?", yes=yes)
             info = opened.queries.replay(

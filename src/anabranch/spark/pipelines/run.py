@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from anabranch import limits
 from anabranch.deployments.files import check_files
 from anabranch.errors import AnabranchError, InvalidArgument, PipelineFailed
 from anabranch.model.pointer import EventPointer
 from anabranch.model.time_kind import time_kind
+from anabranch.runtime.bounded_files import read_bounded, to_text
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import PIPELINE_FAILED, PIPELINE_STARTED
 from anabranch.spark.explain import explain
@@ -280,17 +282,22 @@ def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
     """The SQL text, and the pipeline's name."""
     text = os.fspath(sql)
     is_path = not isinstance(sql, str) or not any(mark in text for mark in ("\n", ";", " ("))
-    if is_path and (not isinstance(sql, str) or Path(text).exists() or text.endswith(".sql")):
+    if is_path and (not isinstance(sql, str) or _is_there(text) or text.endswith(".sql")):
         path = Path(text)
         try:
-            return path.read_text(encoding="utf-8"), name or path.stem
+            return to_text(read_bounded(path, limits.DEPLOYMENT_TEXT_BYTES_MAX)), name or path.stem
         except OSError as exc:
-            raise InvalidArgument(f"{path} can't be read: {exc.strerror}") from exc
-        except UnicodeDecodeError as exc:
-            raise InvalidArgument(f"{path} is not a text in UTF-8") from exc
+            raise InvalidArgument(f"{text:.300} can't be read: {exc.strerror}") from exc
     if name is None:
         raise InvalidArgument("a pipeline given as text needs a name, under which its checkpoints are kept")
     return text, name
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:  # it is too long for a path: SQL
+        return False
 
 
 def _restart(

@@ -33,10 +33,12 @@ DriverEvent = tuple["DriverProcess", dict[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class DriverOwner:
-    """Whose queries a driver runs, and nothing else: those of a group, or of it the one `query`."""
+    """Whose queries a driver runs, and nothing else: those of a group, or of it the one `query`, or of that one `version`, so
+    that no process ever has the code of two."""
 
     group: str
     query: str | None = None
+    version: int | None = None
 
 
 class DriverProcess:

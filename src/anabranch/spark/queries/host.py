@@ -21,6 +21,7 @@ from anabranch.deployments import hosting
 from anabranch.deployments.admission import HostCapacity, drivers_that_fit, refusal
 from anabranch.deployments.questions import open_questions, take
 from anabranch.errors import AnabranchError, Conflict, InvalidArgument, PipelineNotFound
+from anabranch.model.amounts import duration_text
 from anabranch.model.ids import Micros
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import HOST_CUT_OFF, QUERY_NOTED
@@ -67,8 +68,9 @@ class _HeldQuery:
 class QueryHost:
     """Runs the queries of a store for which it has room. `spares` drivers are started and warmed ahead, so that a query that is
     deployed, or whose driver was killed, runs within seconds. The queries of a group share one driver, or with
-    `driver_per_query` each has its own. A query with Python code always has its own, which is used for nothing before and
-    after. `conf` are settings of Spark. `capacity` is by default that of the machine."""
+    `driver_per_query` each has its own. A version with Python code always has its own, which is used for nothing before and
+    after. `conf` are settings of Spark. `capacity` is by default that of the machine. Raises InvalidArgument for a lease that is too
+    short to be renewed in time, or too long to be waited for."""
 
     def __init__(
         self,
@@ -80,6 +82,9 @@ class QueryHost:
         lease_us: int = limits.DEPLOYMENT_LEASE_US,
         capacity: HostCapacity | None = None,
     ) -> None:
+        if not limits.DEPLOYMENT_LEASE_US_MIN <= lease_us <= limits.DEPLOYMENT_LEASE_US_MAX:
+            least, most = duration_text(limits.DEPLOYMENT_LEASE_US_MIN), duration_text(limits.DEPLOYMENT_LEASE_US_MAX)
+            raise InvalidArgument(f"expected a lease from {least} to {most}, got {duration_text(lease_us)}")
         self._store = store
         self._driver_per_query = driver_per_query
         self._capacity = capacity or machine_capacity()
@@ -182,8 +187,9 @@ class QueryHost:
 
     def _owner(self, row: QueryRow) -> DriverOwner:
         """Whose driver runs a query."""
-        alone = self._driver_per_query or hosting.runs_python(self._store.catalog, row)
-        return DriverOwner(row.needs.group, row.name if alone else None)
+        if hosting.runs_python(self._store.catalog, row):
+            return DriverOwner(row.needs.group, row.name, row.version)
+        return DriverOwner(row.needs.group, row.name if self._driver_per_query else None)
 
     def _refusal(self, row: QueryRow, owner: DriverOwner, *, standby: bool = False) -> str | None:
         """Why there is no room for a query, or for its hot `standby`; None if there is. A query whose standby is here has

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Lease, Writing
-from anabranch.errors import Closed, CorruptCatalog, StreamExists
+from anabranch.errors import Closed, CorruptCatalog, InvalidArgument, StreamExists
 from anabranch.model.append import Batch, LogState, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
 from anabranch.model.keyspace import FULL_KEY_RANGE
@@ -378,6 +378,15 @@ class CatalogContract:
         with self.catalog.writing() as writing:
             assert writing.drop_requests_before(Micros(NOW + 1), 10) == 1
             assert writing.request("r1") is None
+
+    def test_a_text_that_is_not_unicode_is_refused_wherever_it_stands(self) -> None:
+        with expecting(InvalidArgument), self.catalog.reading() as reading:
+            reading.request("\udcff")
+        with expecting(InvalidArgument), self.catalog.writing() as writing:
+            writing.record_request("r1", "scale", "\ud800", now=NOW)
+        with self.catalog.writing() as writing:  # its connections are as they were
+            assert writing.request("r1") is None
+            writing.record_request("r1", "scale", "[]", now=NOW)
 
     def test_changes_come_in_commit_order_and_are_never_numbered_twice(self) -> None:
         with self.catalog.writing() as writing:
