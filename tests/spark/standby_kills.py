@@ -25,7 +25,8 @@ _NAME = "counts"
 _TRIGGER = "2s"  # so that two cores have time for the leader, its standby and the start of the next one
 _PATIENCE_S = 900.0  # a standby takes minutes to be ready where a dozen of other processes want the processors
 _LATE_S = 5  # the watermark of COUNTS
-_SOURCE = "python_streaming_source_runner"
+_SERVER = "anabranch.spark.session.worker_server"
+_SOURCE = "python_streaming_source_runner"[:15]  # as the system names a process
 # As `anabranch.spark.pipelines.standby` begins the token of a run that took over. A start anew has another one.
 _TOOK_OVER = "query:standby:"
 
@@ -239,13 +240,13 @@ def java_of(driver: int) -> int:
 
 
 def workers_of(driver: int) -> list[int]:
-    """The Python processes that Spark's Java of a driver has started, without those of sources."""
-    return [pid for pid, words in _python_of(driver) if _SOURCE not in words]
+    """The Python processes of a driver's Spark, without those of sources and the server that all are forked from."""
+    return [pid for pid, name in _python_of(driver) if name != _SOURCE]
 
 
 def sources_of(driver: int) -> list[int]:
     """The Python processes in which the sources of a driver's queries live."""
-    return [pid for pid, words in _python_of(driver) if _SOURCE in words]
+    return [pid for pid, name in _python_of(driver) if name == _SOURCE]
 
 
 def drivers_of(host: HostProcess) -> list[int]:
@@ -254,7 +255,13 @@ def drivers_of(host: HostProcess) -> list[int]:
 
 
 def _python_of(driver: int) -> list[tuple[int, str]]:
-    return _command_lines(psutil.Process(java_of(driver)).children(recursive=True))
+    """What was forked from the server of a driver, with the names."""
+    (server,) = [pid for pid, words in _command_lines(psutil.Process(driver).children()) if _SERVER in words]
+    found = []
+    for each in psutil.Process(server).children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            found.append((int(each.pid), each.name()))
+    return found
 
 
 def _command_lines(processes: Sequence[psutil.Process]) -> list[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from anabranch.spark.pipelines.run import run
+from anabranch.spark.session.worker_server import WORKER_MODULES
 from tests.parameters import rest_is_slow
 from tests.spark.pipelines import COUNTS, counted, new_store, put
 
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
-@pytest.mark.parametrize("worker", rest_is_slow(["pyspark.worker", "pyspark.sql.worker.write_into_data_source"]))
-def test_what_is_imported_before_the_fork_starts_no_thread(worker: str) -> None:
+@pytest.mark.parametrize(
+    "workers", rest_is_slow([WORKER_MODULES, ["pyspark.worker"], ["pyspark.sql.worker.write_into_data_source"]])
+)
+def test_what_is_imported_before_the_fork_starts_no_thread(workers: Sequence[str]) -> None:
     code = f"""
 import gc, os
 from anabranch.spark.session.daemon import preload
-preload({worker!r})
+preload(*{workers!r})
 print(len(os.listdir("/proc/self/task")), gc.get_freeze_count() > 10_000)
 """
     # Spark gives its workers the same variable, which keeps numpy's library from starting threads.
@@ -43,17 +46,25 @@ print(len(os.listdir("/proc/self/task")), gc.get_freeze_count() > 10_000)
 
 
 @pytest.mark.spark
-def test_no_kind_of_worker_has_another_daemon(spark: SparkSession, tmp_path: Path) -> None:
+def test_no_kind_of_worker_has_another_daemon_nor_a_python_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
     with new_store(tmp_path / "river") as store:
         put(store, range(20))
         with run(store, COUNTS, name="counts", spark=spark, once=True, flush=True) as pipeline:
             pipeline.await_termination()
         assert counted(store)
     java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
-    commands = []
-    for each in psutil.Process(java.pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it ended, or is a zombie
-            commands.append(" ".join(each.cmdline()))
-    assert not [each for each in commands if "pyspark.daemon" in each]
-    kinds = {each.rpartition(" ")[2] for each in commands if "anabranch.spark.session.daemon" in each}
-    assert {"pyspark.worker", "pyspark.sql.worker.plan_data_source_read"} <= kinds
+    assert not [each for each in _below(java.pid) if "python" in _command(each)], "each waits for what was forked"
+    (server,) = [each for each in psutil.Process().children() if "session.worker_server" in _command(each)]
+    names = {each.name() for each in _below(server.pid)}
+    assert {"worker", "plan_data_source_read"[:15]} <= names
+
+
+def _below(pid: int) -> list[psutil.Process]:
+    return [each for each in psutil.Process(pid).children(recursive=True) if each.is_running()]
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it ended, or is a zombie
+        return ""

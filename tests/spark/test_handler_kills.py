@@ -83,11 +83,11 @@ def store(tmp_path: Path) -> Iterator[ab.Store]:
 
 
 def workers_of(driver: int) -> list[psutil.Process]:
-    """The Python workers below a driver, in which functions are called."""
+    """The Python workers below a driver, in which functions are called, and the server from which they are forked."""
     found = []
     for process in psutil.process_iter(["pid"]):
         try:
-            if process.pid != driver and os.getsid(process.pid) == driver and "python" in process.name():
+            if os.getsid(process.pid) == driver and "anabranch.spark.session.worker_server" in process.cmdline():
                 found.append(process)
         except (psutil.Error, OSError):
             continue

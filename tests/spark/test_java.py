@@ -187,7 +187,8 @@ def words(process):
         return " ".join(process.cmdline())
     except psutil.Error:  # it has just ended
         return ""
-print(len([each for each in psutil.Process().children(recursive=True) if "spark" in words(each)]))
+commands = [words(each) for each in psutil.Process().children(recursive=True)]
+print(len([each for each in commands if "spark" in each and "worker_server" not in each]))
 """
     done = run(code, JAVA_HOME=str(hanging_java(tmp_path / "hangs")))
     assert "Spark did not start within 2 s" in done.stdout, done.stderr

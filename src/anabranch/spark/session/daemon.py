@@ -29,11 +29,11 @@ _MODULES: Final = (
 )
 
 
-def preload(worker_module: str) -> None:
-    """Import what workers of this kind need, and exempt it from garbage collection."""
+def preload(*worker_modules: str) -> None:
+    """Import what workers of these kinds need, and exempt it from garbage collection."""
     # Arrow includes jemalloc, which otherwise starts a thread when pyarrow is imported.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-    for module in (*_MODULES, worker_module):
+    for module in (*_MODULES, *worker_modules):
         importlib.import_module(module)
     gc.collect()
     gc.freeze()

@@ -7,7 +7,8 @@ result. The installed package is the same code, compiled once. So workers get a 
 Spark runs `python -m pyspark.daemon KIND` for each kind of worker that plans reads or commits batches, whatever
 `spark.python.daemon.module` says: that holds for tasks alone. Such a daemon imports nothing before it forks, and Spark ends
 what it forked after a minute without work. So a query that starts in a session which ran none for a minute took 21 s of
-processor time to its first result, and now takes 8 s. The command runs the daemon of `anabranch.spark.session.daemon` instead.
+processor time to its first result, and now takes 8 s. The command runs the daemon of `anabranch.spark.session.daemon` instead,
+and has all processes forked by the session's server (`anabranch.spark.session.worker_server`) if there is one.
 """
 
 from __future__ import annotations
@@ -23,13 +24,19 @@ from typing import Final
 
 from anabranch.spark.session.cache import cache_folder
 
-__all__ = ["ensure_home", "homes", "leave_home"]
+__all__ = ["WORKER_SERVER", "ensure_home", "homes", "leave_home", "runs_our_command"]
+
+WORKER_SERVER: Final = "ANABRANCH_WORKER_SERVER"
+"""The variable of the environment that names the socket from which workers are forked (`anabranch.spark.session.worker_server`)."""
 
 _COMMAND: Final = """#!/bin/sh
 if [ "$1 $2" = "-m pyspark.daemon" ]; then
   shift 2
   set -- -m anabranch.spark.session.daemon "$@"
 fi
+case "${{{server}:+$1 $2}}" in
+  "-m pyspark."* | "-m anabranch."*) exec {python} -I -S {request} "${server}" {python} "$@" ;;
+esac
 exec {python} "$@"
 """
 # The folders that Spark's launcher and the JVM look for: all of a pip-installed pyspark except its Python code.
@@ -73,6 +80,14 @@ def leave_home() -> None:
             del os.environ[name]
 
 
+def runs_our_command() -> bool:
+    """True if Spark's workers run the command for Python of such a folder."""
+    try:
+        return Path(os.environ.get("PYSPARK_PYTHON", "")).is_relative_to(homes())
+    except RuntimeError:
+        return False
+
+
 def homes() -> Path:
     """The folder of all such folders. Raises RuntimeError without a home folder of the user."""
     return cache_folder() / "spark"
@@ -93,7 +108,8 @@ def _linked(installed: Path) -> Path:
 
 def _command(home: Path) -> Path:
     """A file that runs this Python, with another daemon where Spark asks for its own."""
-    command, text = _command_file(home), _COMMAND.format(python=shlex.quote(sys.executable))
+    python, request = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("worker_request.py")))
+    command, text = _command_file(home), _COMMAND.format(python=python, request=request, server=WORKER_SERVER)
     if not command.exists() or command.read_text() != text:
         fresh = command.with_name(f".{command.name}-{os.getpid()}")
         fresh.write_text(text)
