@@ -32,6 +32,7 @@ ALLOWED = {
     "spark/pipelines/functions/calls.py::_batch TaskContext.get": "not a wait: Spark's context of this task",
     "spark/queries/driver.py::main messages.get": "the host says something, or its end ends the whole process",
     "spark/queries/driver.py::_end_with_java java.wait": "a task that has nothing to do until Spark's Java process ends",
+    "spark/session/worker_server.py::_serve listener.accept": "called once a request is there",
     "store/replacing.py::ReplacingStreams._replace writer.write_batch(data).result": _DURABLE,
     "blobs/objects.py::_run_all helper.join": "each part has settings.blob_deadline_s",
     "blobs/cache.py::_RateLimited.enter self._changed.wait": _CONDITION + "fetches have settings.blob_deadline_s",

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from anabranch.spark.pipelines.file_lines import invalid_sql, padded
 from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.pools import next_pool
 from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.publish import BatchHandler, publish
 from anabranch.spark.pipelines.statement import Statement
@@ -44,8 +45,7 @@ def start(
     statement = step.statement
     # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
-    # Each query gets its own pool, so that none queues behind another's jobs.
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", next_pool(spark))
     options = {
         **stream_options(store, statement.target, made.target),
         "checkpointLocation": made.checkpoint.for_spark,
