@@ -42,7 +42,7 @@ def test_a_file_that_makes_no_sense_is_refused_before_spark_starts(sensors: Line
     file.write_text(SQL)
     assert "is not a position in a stream" in sensors.refused("pipeline", "run", file, "--from", "nowhere")
     assert "expected --by append or --by event" in sensors.refused("pipeline", "run", file, "--by", "nope")
-    assert "replace goes with a place" in sensors.refused("pipeline", "run", file, "--replace")
+    assert "replace requires a place" in sensors.refused("pipeline", "run", file, "--replace")
     assert sensors("pipeline", "list", "--json").json == []
 
 

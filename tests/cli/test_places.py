@@ -19,7 +19,7 @@ def test_cut_prints_a_place_that_other_verbs_take(sensors: Line) -> None:
 def test_cut_refuses_what_it_can_not_tell(sensors: Line) -> None:
     assert "pass exactly one of" in sensors.refused("cut", "iot/sensors")
     assert "pass exactly one of" in sensors.refused("cut", "iot/sensors", "--events", 1, "--bytes", "1kB")
-    assert "already names a position" in sensors.refused("cut", "iot/sensors", "--at", "head", "--events", 1)
+    assert "names the position itself" in sensors.refused("cut", "iot/sensors", "--at", "head", "--events", 1)
     assert "500MB" in sensors.refused("cut", "iot/sensors", "--bytes", "much")
 
 

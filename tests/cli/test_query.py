@@ -108,8 +108,8 @@ def test_a_wrong_query_is_one_line(sensors: Line, sql: str, complaint: str) -> N
 
 
 def test_a_query_is_said_once(sensors: Line, tmp_path: Path) -> None:
-    assert "pass either the query, or --file" in sensors.refused("query")
-    assert "pass either the query, or --file" in sensors.refused("query", "SELECT 1", "--file", "x.sql")
+    assert "pass either the query or --file" in sensors.refused("query")
+    assert "pass either the query or --file" in sensors.refused("query", "SELECT 1", "--file", "x.sql")
     assert "can't be read" in sensors.refused("query", "--file", tmp_path / "nope.sql")
 
 

@@ -101,7 +101,7 @@ def test_a_store_that_trusts_a_key_takes_what_it_signed(sensors: Line, folder: P
     assert sensors("queries", "versions", "scores").out.splitlines()[1].split()[4] == "yes"
     Path("model.json").write_text("[]")
     refused = sensors(*deploy, "--signature", "scores.sql.sig", code=None)
-    assert refused.code != 0 and "is not one of these statements, parameters and files" in refused.err
+    assert refused.code != 0 and "does not match its statements, parameters and files" in refused.err
     (key,) = sensors("queries", "trust", "--json").json
     assert (key["label"], len(key["key"])) == ("alice", 64)
     assert "queries need no signature" in sensors("queries", "trust", "--remove", "alice").err

@@ -25,8 +25,8 @@ def test_a_replay_takes_no_options_of_an_upgrade_in_place(store: ab.Store, tmp_p
     file, line = tmp_path / "means.sql", Line(Path(store.url))
     file.write_text(SQL)
     refused = line.refused("queries", "upgrade", "means", file, "--replay", "head", *options)
-    assert "expected none of --restart-from, --replace and --plan with it" in refused
-    assert "belong to --replay" in line.refused("queries", "upgrade", "means", file, "--drop")
+    assert "omit --restart-from, --replace and --plan" in refused
+    assert "require --replay" in line.refused("queries", "upgrade", "means", file, "--drop")
     assert [info.name for info in store.queries.list()] == ["means"]
 
 

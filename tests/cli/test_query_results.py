@@ -72,7 +72,7 @@ def test_the_last_result_with_a_key_is_printed(store: ab.Store) -> None:
             {"device": device, "at": f"1970-01-01T00:00:{number:02}.000000Z", "n": number}
         ]
     assert "has no result with the key 'never'" in line.refused("queries", "state", "means", "never")
-    assert "give the KEY of a result, or --committed" in line.refused("queries", "state", "means")
+    assert "pass the KEY of a result, or --committed" in line.refused("queries", "state", "means")
 
 
 def test_the_committed_state_that_a_host_reads_is_printed(store: ab.Store) -> None:

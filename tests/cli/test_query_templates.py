@@ -33,7 +33,7 @@ def test_a_query_is_deployed_with_a_template(sensors: Line) -> None:
     assert "line 2: parameter 'source' has no default" in sensors.refused(*deploy)
     assert "no parameter 'size'" in sensors.refused(*deploy, *PARAMS, "--param", "size=1")
     assert "'source' is of type STREAM, not 'sensors'" in sensors.refused(*deploy, *PARAMS, "--param", "source=sensors")
-    assert "expected either a file of statements or --template" in sensors.refused("queries", "deploy", "hot")
+    assert "pass either a file of statements or --template" in sensors.refused("queries", "deploy", "hot")
     assert sensors("queries", "upgrade", "hot", "--template", "threshold_alert", "--json").json["version"] == 1
 
 

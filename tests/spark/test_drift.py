@@ -98,7 +98,7 @@ def test_drift_is_what_river_finds_and_starts_the_query(spark: SparkSession, sto
         ("= retrain", "= nothing", "start_query: query 'nothing' not found", 2),
         ("OF celsius", "OF fahrenheit", "fahrenheit", 3),
         ("drift.offset", "drift.number", "number", 3),
-        ("key = device", "key = device, mode = complete", "no mode = complete", 2),
+        ("key = device", "key = device, mode = complete", "can't have mode = complete", 2),
     ],
 )
 def test_what_is_wrong_is_said_at_its_line(

@@ -145,7 +145,7 @@ def test_an_idle_source_does_not_hold_the_others_back(spark: SparkSession, store
 
 
 def test_flush_goes_with_once(store: ab.Store) -> None:
-    with pytest.raises(InvalidArgument, match="flush goes with once"):
+    with pytest.raises(InvalidArgument, match="flush requires once"):
         run(store, COUNTS, name="p", flush=True)
 
 

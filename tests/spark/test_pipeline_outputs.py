@@ -174,7 +174,7 @@ def test_results_go_round_as_often_as_they_may(spark: SparkSession, store: ab.St
         until(lambda: pipeline.active and store.streams.exists("out/done") and len(done()) == len(numbers), 240)
     assert (done(), work()) == _halved(numbers)
     assert max(hops for _, hops in done()) == 3
-    with pytest.raises(InvalidSql, match=r"round for ever: iot/work \(by 'back'\) → out/copy \(by 'copy'\)"):
+    with pytest.raises(InvalidSql, match=r"loop forever: iot/work \(by 'back'\) → out/copy \(by 'copy'\)"):
         _run_in_a_circle(spark, store)
     other = (
         "CREATE STREAM out.other FEEDBACK WITHIN 2 HOPS INTO iot.work WHEN n = 1000 AS SELECT n FROM STREAM iot.work"

@@ -131,7 +131,9 @@ def test_a_pipeline_whose_java_is_killed_says_so_and_is_free_for_the_next_run(st
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
     assert (child.returncode, out) == (2, "")
-    assert errors.splitlines()[-1].endswith("Spark's Java process has ended; run it again, and it goes on where it was")
+    assert errors.splitlines()[-1].endswith(
+        "Spark's Java process has ended; run it again, and it continues where it stopped"
+    )
     row = pipeline_admin.find(store, "p")
     assert (row.state, row.holder) == ("failed", None)
 

@@ -253,7 +253,7 @@ def test_a_reset_forgets_and_drops_if_asked_and_a_deletion_keeps_the_results(
 ) -> None:
     put(store, range(30))
     finished(run(store, COUNTS, name="p", spark=spark, once=True))
-    with pytest.raises(InvalidArgument, match="is not the one that pipeline 'p' has checkpoints of"):
+    with pytest.raises(InvalidArgument, match="has changed since pipeline 'p' wrote its checkpoints"):
         run(store, COUNTS.replace("10 seconds", "20 seconds"), name="p", spark=spark)
     assert pipeline_admin.reset(store, "p", drop_results=True) == ("out/counts", "out/counts_late")
     assert not store.streams.exists("out/counts")
@@ -409,7 +409,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: SparkSession, 
     other = store.cuts.tail("out/a")
     with pytest.raises(InvalidArgument, match="no --from says where 'iot/sensors' begins"):
         run(store, COUNTS, name="p", spark=spark, start_from=other)
-    with pytest.raises(InvalidArgument, match="replace goes with a place"):
+    with pytest.raises(InvalidArgument, match="replace requires a place"):
         run(store, COUNTS, name="p", spark=spark, replace=True)
     with pytest.raises(InvalidArgument, match="needs a name"):
         run(store, COUNTS, spark=spark)

@@ -152,7 +152,7 @@ def test_a_failure_of_spark_is_one_line_and_its_trace_only_with_debug(store: ab.
     (line,) = ended(child).splitlines()
     assert child.returncode == 2
     assert line.startswith("anabranch: pipeline 'p' failed") and said in line
-    assert line.endswith("run it again, and it goes on where it was")
+    assert line.endswith("run it again, and it continues where it stopped")
     error = pipeline_admin.find(store, "p").error
     assert error is not None and said in error
 

@@ -64,7 +64,7 @@ def test_statements_go_on_with_their_state_beside_some_that_start_over(spark: Sp
     hot = [row["celsius"] for row in rows(store, "out/hot")]
     assert set(hot) == {5.0, 6.0}
     put(store, [*range(160, 200), *range(98, 160)])  # later than a watermark of 5 seconds would take
-    with pytest.raises(InvalidArgument, match="is not the one that pipeline 'q' has checkpoints of"):
+    with pytest.raises(InvalidArgument, match="has changed since pipeline 'q' wrote its checkpoints"):
         run(store, after, name="q", spark=spark, once=True)
     begun = ["out/sums", "out/last"]
     finished(run(store, after, name="q", spark=spark, once=True, only=begun, start_from="head", replace=True))

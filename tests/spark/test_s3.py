@@ -127,7 +127,9 @@ def test_a_session_without_the_client_reads_through_python_and_says_so_once(
             assert "FileScan" not in plan(frame)
             assert_complete(frame, store)
             assert told(spark, store)[1] == []
-            with pytest.raises(InvalidArgument, match=r"can't keep checkpoints in s3a://.* Or name a folder"):
+            with pytest.raises(
+                InvalidArgument, match=r"can't keep checkpoints in s3a://.* Or pass checkpoints= with a folder"
+            ):
                 run(new_measurements(tmp_path / "m"), COUNTS, name="p", spark=spark, checkpoints=fresh_url())
         finally:
             hadoop.set("fs.s3a.impl", client)

@@ -26,7 +26,7 @@ app = new_app()
 @app.command()
 def append(
     stream: RangeArgument,
-    onto: Annotated[str, typer.Argument(metavar="ONTO", help="The stream that gets longer, as scope/name.")],
+    onto: Annotated[str, typer.Argument(metavar="ONTO", help="The stream to append to, as scope/name.")],
     start: FromOption = None,
     end: ToOption = None,
     by: ByOption = "append",
@@ -35,7 +35,7 @@ def append(
         typer.Option(
             "--deduplicate",
             metavar="COLUMNS",
-            help="Leave out events that equal one that is there in these: a,b. Moves bytes.",
+            help="Skip events that are already there, compared by these columns: a,b. Moves bytes.",
         ),
     ] = None,
     to_store: ToStoreOption = None,

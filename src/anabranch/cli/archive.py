@@ -26,9 +26,7 @@ UrlArgument = Annotated[
 ]
 TrustedOption = Annotated[
     str | None,
-    typer.Option(
-        "--trusted", metavar="FILE", help="It is to be signed by the holder of this public key (PEM, Ed25519)."
-    ),
+    typer.Option("--trusted", metavar="FILE", help="Require a signature that this public key (PEM, Ed25519) verifies."),
 ]
 
 
@@ -46,10 +44,10 @@ def create(
         str | None, typer.Option("--sign", metavar="FILE", help="Sign with this private key (PEM, Ed25519).")
     ] = None,
     in_the_clear: Annotated[
-        bool, typer.Option("--in-the-clear", help="Archive an encrypted store: the archive is not encrypted.")
+        bool, typer.Option("--in-the-clear", help="Permit an unencrypted archive of an encrypted store.")
     ] = False,
-    internal: Annotated[bool, typer.Option("--internal", help="Of a scope, the store's own streams too.")] = False,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Of a scope, ephemeral streams too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="With a scope: also the store's own streams.")] = False,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="With a scope: also ephemeral streams.")] = False,
     window: WindowOption = 4,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -109,7 +107,7 @@ def verify(
     url: UrlArgument,
     trusted: TrustedOption = None,
     bytes_only: Annotated[
-        bool, typer.Option("--bytes-only", help="Sum up the files' bytes, and do not look at events.")
+        bool, typer.Option("--bytes-only", help="Compare only the files' checksums; do not read their events.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -19,19 +19,19 @@ _Url = Annotated[
     typer.Argument(metavar="URL", help="An archive, a folder or bucket of Parquet files, or one such file."),
 ]
 _Name = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="The stream's name here; an archive has one of its own.")
+    str | None, typer.Argument(metavar="NAME", help="The stream's name in this store; an archive brings its own.")
 ]
 _Key = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column with the routing key.")]
 _Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column with the event time.")]
 _Stream = Annotated[
-    str | None, typer.Option("--stream", metavar="ID", help="Which one, where a store's files hold several.")
+    str | None, typer.Option("--stream", metavar="ID", help="The stream to attach, if a store's files hold several.")
 ]
 _Checksums = Annotated[
-    bool, typer.Option("--checksums", help="Sum up all bytes now, so that any later change is noticed.")
+    bool, typer.Option("--checksums", help="Compute checksums of all bytes now, so that later changes are detected.")
 ]
 _Confirm = Annotated[
     bool,
-    typer.Option("--confirm", help="After a restore or rebuild: let what was attached from URL be read again."),
+    typer.Option("--confirm", help="After a restore or rebuild: allow reading what was attached from URL."),
 ]
 
 

@@ -38,7 +38,7 @@ def autoscale(
     factor: FactorOption = None,
     minimum: MinimumOption = None,
     off: Annotated[bool, typer.Option("--off", help="Scale by hand from now on; the segments stay.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="Measure once at once, and scale by a step if due.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Measure the load now, and scale one step if needed.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:

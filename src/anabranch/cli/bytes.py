@@ -26,7 +26,7 @@ _FLUSH_S: Final = 1.0  # data from a pipe that never pauses is made durable this
 def put(
     stream: StreamArgument,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - or nothing is stdin.")] = "-",
-    new: Annotated[bool, typer.Option("--new", help="Refuse a stream that is there already.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Fail if the stream already exists.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -77,7 +77,7 @@ def get(
         int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many bytes.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on and wait for more, until it is sealed, or Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Keep waiting for more, until the stream is sealed or Ctrl-C.")
     ] = False,
     store: StoreOption = None,
 ) -> None:

@@ -52,7 +52,7 @@ def check(
     """
     added = parse_checks(add)
     if violations is not None and not added:
-        raise InvalidArgument("--violations goes with --add: it says where events go that break the added check")
+        raise InvalidArgument("--violations requires --add: it names the stream for events that break the added check")
     with open_catalog(store) as names:
         for name in remove or ():
             names.streams.remove_check(stream, name)

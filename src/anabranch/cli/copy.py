@@ -40,11 +40,11 @@ _Key = Annotated[
 _Independent = Annotated[bool, typer.Option("--independent", help="Copy the bytes too, so that no blob is shared.")]
 _Follow = Annotated[bool, typer.Option("--follow", help="Keep the copy up to date with new events.")]
 _Idle = Annotated[
-    str | None, typer.Option("--idle", metavar="TIME", help="Follow until nothing new came for so long, as 30s.")
+    str | None, typer.Option("--idle", metavar="TIME", help="Stop following after this time without new events: 30s.")
 ]
-_Lasting = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Follow for so long, as 8h.")]
+_Lasting = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Stop following after this time: 8h.")]
 _Events = Annotated[
-    int | None, typer.Option("--events", metavar="N", min=0, help="Follow until so many new events were copied.")
+    int | None, typer.Option("--events", metavar="N", min=0, help="Stop following after this many new events.")
 ]
 
 

@@ -38,17 +38,17 @@ _RetainFor = Annotated[
     str | None, typer.Option("--retain-for", metavar="AGE", help="Remove events older than this: 7d, 12h, 30m.")
 ]
 _RetainBytes = Annotated[
-    str | None, typer.Option("--retain-bytes", metavar="SIZE", help="Keep so many of the newest bytes: 10GB.")
+    str | None, typer.Option("--retain-bytes", metavar="SIZE", help="Keep this many of the newest bytes: 10GB.")
 ]
 _RetainGroup = Annotated[
     list[str] | None,
     typer.Option(
         "--retain-group",
         metavar="GROUP",
-        help="Remove events that this reader group has read; of several groups: that all have read.",
+        help="Remove events that this reader group has read; with several groups, those that all have read.",
     ),
 ]
-_ExistOk = Annotated[bool, typer.Option("--exist-ok", help="Do nothing if the stream is there with the same schema.")]
+_ExistOk = Annotated[bool, typer.Option("--exist-ok", help="Do nothing if the stream exists with the same schema.")]
 
 
 def create(

@@ -23,7 +23,7 @@ cut_app, distance_app = new_app(), new_app()
 
 EventsOption = Annotated[int | None, typer.Option("--events", metavar="N", help="Go on by so many events.", min=0)]
 BytesOption = Annotated[
-    str | None, typer.Option("--bytes", metavar="SIZE", help="Go on by so many bytes, as 500MB or 10GiB.")
+    str | None, typer.Option("--bytes", metavar="SIZE", help="Move on by this many bytes: 500MB, 10GiB.")
 ]
 
 
@@ -42,7 +42,9 @@ def cut(
     size: BytesOption = None,
     at_most: Annotated[
         bool,
-        typer.Option("--at-most", help="The last cut with no more than that, instead of the first with at least that."),
+        typer.Option(
+            "--at-most", help="Take the last cut with at most this amount, not the first with at least this amount."
+        ),
     ] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -62,9 +64,7 @@ def cut(
     if (events is None) == (size is None) and (events is not None or at is None):
         raise InvalidArgument("pass exactly one of --at, --events and --bytes")
     if at is not None and (after is not None or events is not None or size is not None):
-        raise InvalidArgument(
-            "--at already names a position; --after is for continuing from one by --events or --bytes"
-        )
+        raise InvalidArgument("--at names the position itself: omit --after, --events and --bytes")
     with open_store(store) as opened:
         found = place(opened, stream, at or after or "head", time_kind(by))
         if at is None:
@@ -83,15 +83,15 @@ def cut(
     else:
         put_line(result["cut"])
         print_note(
-            f"{counted(int(str(result['events_before'])), 'event')} before it, {result['events_behind']:,} behind"
+            f"{counted(int(str(result['events_before'])), 'event')} before it, {result['events_behind']:,} after it"
         )
         if result.get("late_before") or result.get("early_behind"):
             before, behind = (counted(int(str(result[each])), "event") for each in ("late_before", "early_behind"))
             print_note(
-                f"warning: not all lie on their side of that time: {behind} behind the cut are earlier, {before} before it are not"
+                f"warning: the stream is not in order of time: {behind} after the cut are earlier than that time, {before} before the cut are not"
             )
             print_note(
-                f"a cut is a place, no filter; to replace a time range exactly: anabranch replace {stream} --between …"
+                f"a cut is a position, not a filter; to replace a time range exactly: anabranch replace {stream} --between …"
             )
 
 

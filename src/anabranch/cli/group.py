@@ -90,17 +90,19 @@ def reset(
     ] = None,
     stream: Annotated[
         list[str] | None,
-        typer.Option("--stream", metavar="STREAM", help="Read this stream from now on; may be given several times."),
+        typer.Option(
+            "--stream", metavar="STREAM", help="Read this stream after the reset; may be given several times."
+        ),
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option("--end", metavar="PLACE", help="Read up to there: tail, a cut, a time; none: follow forever."),
+        typer.Option("--end", metavar="PLACE", help="Where reading ends: tail, a cut, a time; 'none' follows forever."),
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Let a reader group continue from another place. Its readers are closed and have to be opened again.
+    """Let a reader group continue from another position. Its readers are closed and must be opened again.
 
     Examples:
 
@@ -114,8 +116,8 @@ def reset(
         group = opened.groups.open(name)
         kept = {checkpoint.name for checkpoint in group.checkpoints}
         target = to if to is None or to == "start" or to in kept else _place(to, opened)
-        away = f" and send its {counted(len(group.readers), 'reader')} away" if group.readers else ""
-        confirm(f"Forget where group '{name}' is{away}?", yes=yes)
+        closed = f" and close its {counted(len(group.readers), 'reader')}" if group.readers else ""
+        confirm(f"Forget the position of group '{name}'{closed}?", yes=yes)
         if to == "start" and to not in kept:
             if stream or end is not None:
                 raise InvalidArgument(

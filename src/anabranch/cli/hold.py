@@ -39,7 +39,8 @@ STREAM_VARIABLE = "ANABRANCH_STREAM"
 def hold(
     stream: StreamArgument,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND…", help="What to run meanwhile; without, until Ctrl-C.")
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND…", help="The command to run; without one, hold until Ctrl-C."),
     ] = None,
     schema: SchemaOption = None,
     key: KeyOption = None,

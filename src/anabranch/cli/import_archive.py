@@ -24,12 +24,14 @@ def import_(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]", help="Its name here: scope/name, or of a whole scope the scope.", show_default="its own"
+            metavar="[NAME]",
+            help="The name in this store: scope/name, or for a whole scope the scope.",
+            show_default="its own",
         ),
     ] = None,
     trusted: TrustedOption = None,
     retention: Annotated[
-        bool, typer.Option("--retention", help="Take its policy of retention along: old events go at once.")
+        bool, typer.Option("--retention", help="Import its retention policy too; expired events are removed at once.")
     ] = False,
     window: WindowOption = 4,
     as_json: JsonOption = False,

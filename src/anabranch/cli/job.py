@@ -107,7 +107,7 @@ def resume(
         typer.Option(
             "--from-store",
             metavar="[N=]PATH",
-            help="Where the store is that it reads; of several, the one with this number in job show.",
+            help="The location of the store that the job reads; with several stores, N is its number in job show.",
         ),
     ] = None,
     from_blobs: Annotated[
@@ -122,11 +122,11 @@ def resume(
     ] = None,
     window: WindowOption = 4,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Even though another process ran it a moment ago.")
+        bool, typer.Option("--take-over", help="Resume even if another process ran the job a moment ago.")
     ] = False,
     confirm: Annotated[
         bool,
-        typer.Option("--confirm", help="After a restore or rebuild: let the job contact the places that it names."),
+        typer.Option("--confirm", help="After a restore or rebuild: allow the job to contact the locations it names."),
     ] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,

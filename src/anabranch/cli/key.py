@@ -20,10 +20,8 @@ _ID_BITS = 32
 
 @app.command()
 def new(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The key file. Where there is one, it gets one more key.")
-    ],
-    key_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The key's id; default: by chance.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The key file; one that exists gets one more key.")],
+    key_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The key's id; default: random.")] = None,
 ) -> None:
     """Create a master key and put it first in a key file, which makes it the current one.
 
@@ -119,5 +117,5 @@ def rotate(as_json: JsonOption = False, store: StoreOption = None) -> None:
         print_json({"master_key": done.master, "rewrapped": done.rewrapped, "data_key": done.data_key})
     else:
         print_note(
-            f"{counted(done.rewrapped, 'data key')} wrapped with '{done.master}'; a new one seals what is written from now on"
+            f"{counted(done.rewrapped, 'data key')} wrapped with '{done.master}'; a new one encrypts all new data"
         )

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 def limit(
     stream: StreamArgument,
     events: Annotated[
-        float | None, typer.Option("--events-per-second", metavar="N", help="At most so many events per second.")
+        float | None,
+        typer.Option("--events-per-second", metavar="N", help="Accept at most this many events per second."),
     ] = None,
     size: Annotated[
-        str | None, typer.Option("--bytes-per-second", metavar="SIZE", help="At most so many bytes: 500KB, 2MB.")
+        str | None,
+        typer.Option(
+            "--bytes-per-second", metavar="SIZE", help="Accept at most this many bytes per second: 500KB, 2MB."
+        ),
     ] = None,
     sample: Annotated[
         str | None,

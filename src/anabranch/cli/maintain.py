@@ -27,7 +27,9 @@ _Report = TypeVar("_Report")
 compact_app, collect_app, retain_app, check_app = new_app(), new_app(), new_app(), new_app()
 
 OneStreamArgument = Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only this stream.")]
-EveryOption = Annotated[float | None, typer.Option("--every", metavar="SECONDS", help="Again and again, until Ctrl-C.")]
+EveryOption = Annotated[
+    float | None, typer.Option("--every", metavar="SECONDS", help="Repeat until Ctrl-C, with this pause.")
+]
 
 
 @compact_app.command()
@@ -65,7 +67,9 @@ def compact(
 def collect(
     grace: Annotated[
         float | None,
-        typer.Option("--grace", metavar="SECONDS", help="Give up uploads older than this; default: an hour.", min=0),
+        typer.Option(
+            "--grace", metavar="SECONDS", help="Remove unfinished uploads older than this; default: an hour.", min=0
+        ),
     ] = None,
     every: EveryOption = None,
     as_json: JsonOption = False,
@@ -133,7 +137,7 @@ def retain(
 def check(
     stream: OneStreamArgument = None,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Do not read the blobs: they must be there, of their size.")
+        bool, typer.Option("--fast", help="Check only that each blob exists with the right size; do not read it.")
     ] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair what can be repaired safely, and report why the rest can't.")
@@ -245,8 +249,8 @@ def _print_report(as_json: bool, report: dict[str, Any], text: str) -> None:
 
 def _compacted(report: CompactReport) -> str:
     if not report.files:
-        return "nothing is worth compacting yet (--force takes it all the same)"
-    flattened = f"; {counted(report.spans, 'short span')} of copies put together" if report.spans else ""
+        return "nothing is worth compacting yet (--force compacts it anyway)"
+    flattened = f"; {counted(report.spans, 'short span')} of copies merged" if report.spans else ""
     return (
         f"{counted(report.events, 'event')} in {counted(report.extents, 'piece')} became "
         f"{counted(report.files, 'Parquet file')}: "

@@ -62,10 +62,10 @@ FormatOption = Annotated[
     Format | None,
     typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
 ]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on and wait for more, until Ctrl-C.")]
-InternalOption = Annotated[bool, typer.Option("--internal", help="The store's own streams too.")]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Keep waiting for more, until Ctrl-C.")]
+InternalOption = Annotated[bool, typer.Option("--internal", help="Also the store's own streams.")]
 TruncateTimesOption = Annotated[
-    bool, typer.Option("--truncate-times", help="Cut digits beyond µs off times, which are refused otherwise.")
+    bool, typer.Option("--truncate-times", help="Truncate times to µs; otherwise finer times are refused.")
 ]
 
 

@@ -42,12 +42,12 @@ _Name = Annotated[
 ]
 _Flush = Annotated[
     bool,
-    typer.Option("--flush", help="With --once: at the end close the windows that are open; later events are late."),
+    typer.Option("--flush", help="With --once: close all windows at the end; later events then count as late."),
 ]
-_Seconds = Annotated[float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after so many seconds.")]
+_Seconds = Annotated[float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after this many seconds.")]
 _EventsMax = Annotated[
     int | None,
-    typer.Option("--events-max", metavar="N", min=1, help="Most events of a micro-batch, for each source."),
+    typer.Option("--events-max", metavar="N", min=1, help="Maximum events of a micro-batch, for each source."),
 ]
 _Checkpoints = Annotated[
     str | None,
@@ -58,13 +58,11 @@ _Checkpoints = Annotated[
     ),
 ]
 _Ephemeral = Annotated[
-    bool, typer.Option("--ephemeral", help="At its end forget it, its checkpoints and its late events.")
+    bool, typer.Option("--ephemeral", help="At the end, delete the pipeline, its checkpoints and its late events.")
 ]
-_Also = Annotated[
-    bool, typer.Option("--also", help="Feed streams that another pipeline feeds too; else that is refused.")
-]
+_Also = Annotated[bool, typer.Option("--also", help="Allow feeding streams that another pipeline feeds too.")]
 _Collect = Annotated[
-    bool, typer.Option("--collect", help="At the end, print what the last statement gave in this run.")
+    bool, typer.Option("--collect", help="At the end, print the results of the last statement in this run.")
 ]
 _Form = Annotated[
     Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")

@@ -59,7 +59,7 @@ def query(
     A query can't change a stream. Nor can it use files, the network, extensions or settings of DuckDB, as COPY, ATTACH,
     read_csv, INSTALL and SET would, unless it is allowed with --allow-files.
 
-    A broker (--store anabranch://HOST) runs the query itself, within its own limits, and sends its result only.
+    A broker (--store anabranch://HOST) runs the query itself, within its own limits, and sends only the result.
 
     Examples:
 
@@ -79,7 +79,11 @@ def query(
         text = translate(text, dialect, "query")
     if is_broker(store_path(store)):
         _ask_broker(
-            store, text, kind, output, refused={"--allow-files": allow_files, "--timeout": timeout, "--memory": memory}
+            store,
+            text,
+            kind,
+            output,
+            local_only={"--allow-files": allow_files, "--timeout": timeout, "--memory": memory},
         )
         return
     with deferred():
@@ -96,18 +100,17 @@ def query(
 
 
 def _ask_broker(
-    store: str | None, text: str, kind: Format, output: Path | None, *, refused: Mapping[str, object]
+    store: str | None, text: str, kind: Format, output: Path | None, *, local_only: Mapping[str, object]
 ) -> None:
-    """Have the broker run it, which has limits of its own."""
+    """Run the query at the broker, within the broker's limits. Raises InvalidArgument if one of the `local_only` options
+    has a value."""
     from anabranch.cli.render.result import render
     from anabranch.remote.query import query as ask
     from anabranch.remote.store import RemoteStore
 
-    for option, value in refused.items():
+    for option, value in local_only.items():
         if value:
-            raise InvalidArgument(
-                f"{option} is for a store that is opened here: a broker runs queries within its own limits"
-            )
+            raise InvalidArgument(f"{option} can't be used through a broker, which runs queries within its own limits")
     with open_store(store) as opened:
         assert isinstance(opened, RemoteStore)
         with closing(ask(opened, text)) as result:
@@ -119,7 +122,7 @@ def _ask_broker(
 
 def _text(sql: str | None, file: Path | None, bytes_max: int) -> str:
     if (sql is None) == (file is None):
-        raise InvalidArgument("pass either the query, or --file with a file that contains it")
+        raise InvalidArgument("pass either the query or --file")
     if file is None and sql != "-":
         return str(sql)
     return read_text(file or Path("-"), what="the query", bytes_max=bytes_max)

@@ -33,7 +33,7 @@ ToOption = Annotated[
 ]
 ByOption = Annotated[
     str,
-    typer.Option("--by", metavar="append|event", help="Which times places mean: of appending, or the events' own."),
+    typer.Option("--by", metavar="append|event", help="What a time means: the append time, or the event time."),
 ]
 
 

@@ -56,7 +56,10 @@ def read(
     limit: LimitOption = None,
     columns: ColumnsOption = None,
     where_time: Annotated[
-        str | None, typer.Option("--where-time", metavar="FROM..TO", help="Only events of this time, TO exclusive.")
+        str | None,
+        typer.Option(
+            "--where-time", metavar="FROM..TO", help="Only events with an event time in this range, TO exclusive."
+        ),
     ] = None,
     meta: MetaOption = False,
     form: FormatOption = None,

@@ -21,14 +21,14 @@ app = new_app()
 
 @app.command()
 def rebuild(
-    force: Annotated[bool, typer.Option("--force", help="Also replace a catalog that is sound.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also replace a catalog that is intact.")] = False,
     discard_newer: Annotated[
-        bool, typer.Option("--discard-newer", help="Let collect have the newer blobs that the last rebuild reported.")
+        bool, typer.Option("--discard-newer", help="Let collect remove the newer blobs that the last rebuild reported.")
     ] = False,
     store_id: Annotated[
         str | None,
         typer.Option(
-            "--store-id", metavar="ID", help="Whose manifests count, if the blobs hold those of several stores."
+            "--store-id", metavar="ID", help="The store to rebuild, if the blobs hold manifests of several stores."
         ),
     ] = None,
     yes: YesOption = False,
@@ -63,7 +63,7 @@ def rebuild(
 
     place = store_path(store)
     if force or place.startswith(POSTGRES):
-        confirm("Replace the store's catalog by its last manifest, without what was done since?", yes=yes)
+        confirm("Replace the store's catalog by its last manifest, and lose all later changes?", yes=yes)
     with ProgressMeter("rebuilding", unit_bytes=False) as meter:
         report = rebuild_store(
             place,

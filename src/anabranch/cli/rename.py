@@ -35,7 +35,7 @@ def rename(
 @move_app.command()
 def move(
     stream: StreamArgument,
-    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope it moves to, which must be there.")],
+    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope to move to; it must exist.")],
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:

@@ -22,7 +22,7 @@ app = new_app()
 
 _Between = Annotated[
     tuple[str, str],
-    typer.Option("--between", metavar="START END", help="The range: from START on, before END. Times, or as -2h."),
+    typer.Option("--between", metavar="START END", help="The range of times, END exclusive; -2h is two hours ago."),
 ]
 _With = Annotated[
     str | None,
@@ -31,7 +31,7 @@ _With = Annotated[
 _Nothing = Annotated[bool, typer.Option("--with-nothing", help="Remove the events, and put nothing there.")]
 _By = Annotated[
     str,
-    typer.Option("--by", metavar="event|append", help="Which times are meant: the events' own, or of appending."),
+    typer.Option("--by", metavar="event|append", help="What the times mean: event times, or append times."),
 ]
 
 

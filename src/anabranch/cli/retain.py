@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Age = Annotated[str | None, typer.Option("--for", metavar="AGE", help="Remove events older than this: 7d, 12h, 30m.")]
 _Size = Annotated[
     str | None,
-    typer.Option("--bytes", metavar="SIZE", help="Keep so many of the newest bytes: 500MB, 10GB, 10GiB."),
+    typer.Option("--bytes", metavar="SIZE", help="Keep this many of the newest bytes: 500MB, 10GB, 10GiB."),
 ]
 _AgeMin = Annotated[
     str | None,
@@ -35,7 +35,7 @@ _Groups = Annotated[
     typer.Option(
         "--group",
         metavar="GROUP",
-        help="Remove events that this reader group has read; of several groups: that all have read.",
+        help="Remove events that this reader group has read; with several groups, those that all have read.",
     ),
 ]
 _Checkpointed = Annotated[

@@ -48,7 +48,7 @@ ScopeArgument = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope's
 def create(
     name: ScopeArgument,
     tag: TagOption = None,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Do nothing if there is such a scope.")] = False,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Do nothing if the scope exists.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -72,7 +72,7 @@ def create(
 def list_scopes(
     tag: WithTagOption = None,
     match: MatchOption = None,
-    internal: Annotated[bool, typer.Option("--internal", help="The store's own scopes too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also the store's own scopes.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -98,7 +98,7 @@ def list_scopes(
 def delete(
     name: ScopeArgument,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="With all streams and aliases in it, the store's own too.")
+        bool, typer.Option("--recursive", "-r", help="Delete all streams and aliases in it too, also the store's own.")
     ] = False,
     yes: YesOption = False,
     store: StoreOption = None,
@@ -130,9 +130,11 @@ def delete(
 @app.command()
 def copy(
     source: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope to copy.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The scope of the copies; made if need be.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The scope of the copies; created if it is missing.")],
     internal: InternalOption = False,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Ephemeral streams too; their copies last.")] = False,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="Also ephemeral streams; their copies are permanent.")
+    ] = False,
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,

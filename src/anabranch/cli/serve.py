@@ -46,7 +46,7 @@ _Workers = Annotated[
 ]
 _Auth = Annotated[
     str | None,
-    typer.Option("--auth", metavar="KIND", help="Who may enter: tokens, or off. Default: off on loopback."),
+    typer.Option("--auth", metavar="KIND", help="Authentication: tokens, or off. Default: off on loopback."),
 ]
 _TlsCertificate = Annotated[
     Path | None, typer.Option("--tls-certificate", metavar="FILE", help="The certificate chain, in PEM.")
@@ -58,7 +58,7 @@ _Insecure = Annotated[
 ]
 _Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, as in the file; several times."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, as in the file; may be given several times."),
 ]
 _PrintConfig = Annotated[
     bool, typer.Option("--print-config", help="Print all settings and where each came from, and exit.")
@@ -158,7 +158,7 @@ def _run(settings: ServerSettings, *, as_json: bool) -> None:
 
     log_to_stderr(settings.log_level)
 
-    note = f"ending: calls under way have {settings.drain_s:g} s; Ctrl-C again ends at once"
+    note = f"stopping: open calls have {settings.drain_s:g} s; Ctrl-C again stops at once"
     with interrupts(note) as stopping:
 
         def ready(serving: Serving) -> None:

@@ -26,7 +26,7 @@ TemplateOption = Annotated[
     typer.Option(
         "--template",
         metavar="NAME",
-        help="The statements are those of this template; see `queries templates`.",
+        help="Use the statements of this template; see `queries templates`.",
         show_default=False,
     ),
 ]
@@ -58,7 +58,7 @@ def statements_of(store: Store, file: Path | None, template: str | None) -> str:
     """Returns the text of a file of statements or of a template, of which one is given. Raises InvalidArgument,
     TemplateNotFound."""
     if (file is None) == (template is None):
-        raise InvalidArgument("expected either a file of statements or --template, one of them")
+        raise InvalidArgument("pass either a file of statements or --template")
     return read_statements(file) if file is not None else store.templates.get(str(template)).text
 
 

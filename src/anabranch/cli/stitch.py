@@ -42,17 +42,24 @@ _Sources = Annotated[
 ]
 _Into = Annotated[str, typer.Option("--into", metavar="STREAM", help="The new stream, as scope/name.")]
 _DropSources = Annotated[
-    bool, typer.Option("--drop-sources", help="Delete the sources with it; the new stream may take one's name.")
+    bool,
+    typer.Option(
+        "--drop-sources", help="Delete the sources in the same step; the new stream may take the name of one."
+    ),
 ]
 _Deduplicate = Annotated[
     str | None,
     typer.Option(
-        "--deduplicate", metavar="COLUMNS", help="Leave out events that repeat another in these: a,b. Moves bytes."
+        "--deduplicate", metavar="COLUMNS", help="Skip repeated events, compared by these columns: a,b. Moves bytes."
     ),
 ]
 _Prefer = Annotated[
     str | None,
-    typer.Option("--prefer", metavar="NUMBERS", help="Whose events stay, by the streams' numbers from 1 on: 2,1."),
+    typer.Option(
+        "--prefer",
+        metavar="NUMBERS",
+        help="Which stream's events are kept, by the streams' numbers: 2,1 prefers the second.",
+    ),
 ]
 
 
@@ -159,7 +166,7 @@ def _by_job(
 
 def _confirm(parts: Sequence[StreamRange], *, yes: bool) -> None:
     named = ", ".join(f"'{name}'" for name in dict.fromkeys(part.stream for part in parts))
-    confirm(f"Delete {named} behind the stitch?", yes=yes)
+    confirm(f"Delete {named} after the stitch?", yes=yes)
 
 
 def _source(opened: Store, others: Mapping[str, Store], text: str, by: TimeKind) -> StreamRange | InStore:

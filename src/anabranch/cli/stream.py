@@ -110,9 +110,11 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
 @app.command()
 def scale(
     stream: StreamArgument,
-    segments: Annotated[int | None, typer.Option("--segments", metavar="N", help="So many of equal key range.")] = None,
+    segments: Annotated[
+        int | None, typer.Option("--segments", metavar="N", help="This many segments of equal key range.")
+    ] = None,
     split: Annotated[str | None, typer.Option("--split", metavar="SEGMENT", help="Split this segment.")] = None,
-    into: Annotated[int, typer.Option("--into", metavar="N", help="Into so many.")] = 2,
+    into: Annotated[int, typer.Option("--into", metavar="N", help="With --split: into this many segments.")] = 2,
     merge: Annotated[
         str | None, typer.Option("--merge", metavar="SEGMENT,SEGMENT", help="Merge segments with adjacent key ranges.")
     ] = None,
@@ -143,12 +145,15 @@ def scale(
 def evolve(
     stream: StreamArgument,
     add: Annotated[
-        str | None, typer.Option("--add", metavar="TEXT", help="Columns as 'name:type, name:type'; see stream create.")
+        str | None,
+        typer.Option("--add", metavar="TEXT", help="Add columns: 'name:type, name:type'; see stream create."),
     ] = None,
     schema_from: Annotated[
         Path | None,
         typer.Option(
-            "--schema-from", metavar="FILE", help="Those of a CSV, JSON lines, Parquet or Arrow file that it lacks."
+            "--schema-from",
+            metavar="FILE",
+            help="Add the columns of a CSV, JSON lines, Parquet or Arrow file that the stream lacks.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -201,19 +206,25 @@ def truncate(
         str | None,
         typer.Option("--at", metavar="PLACE", help="tail, a cut, a pointer, a time, or as -2h before now."),
     ] = None,
-    events: Annotated[int | None, typer.Option("--events", metavar="N", help="The first so many.", min=0)] = None,
+    events: Annotated[
+        int | None, typer.Option("--events", metavar="N", help="Remove this many of the first events.", min=0)
+    ] = None,
     size: Annotated[
-        str | None, typer.Option("--bytes", metavar="SIZE", help="The first, at most so many bytes: 500MB, 10GB.")
+        str | None,
+        typer.Option("--bytes", metavar="SIZE", help="Remove the first events, at most this many bytes: 500MB, 10GB."),
     ] = None,
     by: ByOption = "append",
     consumed: Annotated[
-        bool, typer.Option("--consumed", help="Only what all subscribed reader groups have read; alone, all of that.")
+        bool,
+        typer.Option(
+            "--consumed", help="Remove only what all subscribed reader groups have read; without a position, all of it."
+        ),
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Remove the events before a place, or so many from the beginning. Offsets of the remaining ones do not change.
+    """Remove the events before a position, or this many from the beginning. The remaining offsets do not change.
 
     Parallel segments are truncated evenly. To remove events automatically, see anabranch stream retain. The groups that
     --consumed waits for are those that anabranch stream retain --group named.

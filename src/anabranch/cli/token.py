@@ -13,11 +13,11 @@ from anabranch.errors import InvalidArgument
 if TYPE_CHECKING:
     from anabranch.catalog.state.access_token import TokenRow
 
-app = new_app("Issue, list and revoke the tokens by which callers of a broker are known.")
+app = new_app("Issue, list and revoke the tokens that identify callers of a broker.")
 
 NEVER: Final = "never"
 _PrincipalArgument = Annotated[
-    str, typer.Argument(metavar="PRINCIPAL", help="The name that roles and the audit go by.")
+    str, typer.Argument(metavar="PRINCIPAL", help="The principal's name, used by roles and in the audit log.")
 ]
 
 
@@ -25,12 +25,15 @@ _PrincipalArgument = Annotated[
 def issue(
     principal: _PrincipalArgument,
     role: Annotated[
-        list[str] | None, typer.Option("--role", metavar="ROLE", help="What it may do; may be given several times.")
+        list[str] | None,
+        typer.Option("--role", metavar="ROLE", help="A role that the token has; may be given several times."),
     ] = None,
     operation: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow", metavar="OPERATION", help="Or: read, write, create, manage, admin, code; several times."
+            "--allow",
+            metavar="OPERATION",
+            help="Or: read, write, create, manage, admin, code; may be given several times.",
         ),
     ] = None,
     on: Annotated[
@@ -38,7 +41,10 @@ def issue(
         typer.Option("--on", metavar="NAMES", help="Where: 'iot/', 'iot/sens*', 'iot/sensors'. Default: everywhere."),
     ] = None,
     expires: Annotated[
-        str, typer.Option("--expires", metavar="DURATION", help="After that time, such as 12h or 90d; or 'never'.")
+        str,
+        typer.Option(
+            "--expires", metavar="DURATION", help="How long the token is valid, such as 12h or 90d; or 'never'."
+        ),
     ] = "90d",
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -69,7 +75,7 @@ def issue(
     until = iso_time(made.row.expires_at)
     print_note(
         f"token {made.row.id} of '{principal}' {'does not expire' if until is None else f'expires at {until}'}; "
-        "keep it now, it is not shown again"
+        "copy it now: it is not shown again"
     )
 
 

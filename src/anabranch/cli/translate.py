@@ -20,7 +20,7 @@ DialectOption = Annotated[
     typer.Option(
         "--dialect",
         metavar="NAME",
-        help="It is SQL of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino.",
+        help="The SQL is of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino.",
     ),
 ]
 
@@ -31,7 +31,11 @@ def translate(
     dialect: DialectOption = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="query|pipeline", help="What each becomes; default: what it needs."),
+        typer.Option(
+            "--to",
+            metavar="query|pipeline",
+            help="Translate every statement into this; default: what the statement needs.",
+        ),
     ] = None,
     scope: Annotated[
         str | None, typer.Option("--scope", metavar="SCOPE", help="The scope of streams that are named without one.")

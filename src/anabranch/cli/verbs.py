@@ -245,9 +245,7 @@ VERBS: Final = {
         _BROKERS,
         "Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.",
     ),
-    "token": Verb(
-        "token", "app", _BROKERS, "Issue, list and revoke the tokens by which callers of a broker are known."
-    ),
+    "token": Verb("token", "app", _BROKERS, "Issue, list and revoke the tokens that identify callers of a broker."),
     "role": Verb(
         "role", "app", _BROKERS, "Define roles, and bind them to principals: who may do what through a broker."
     ),

@@ -29,7 +29,7 @@ def watch(
     ] = "tail",
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more, until Ctrl-C.")] = True,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="End after so many notifications.")
+        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="End after this many notifications.")
     ] = None,
     as_json: JsonOption = False,
     store: StoreOption = None,

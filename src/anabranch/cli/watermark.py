@@ -73,7 +73,7 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
 def idle(
     stream: StreamArgument,
     seconds: Annotated[
-        float | None, typer.Argument(metavar="[SECONDS]", help="From now on; default: only show it.")
+        float | None, typer.Argument(metavar="[SECONDS]", help="The new time in seconds; default: only show it.")
     ] = None,
     as_json: JsonOption = False,
     store: StoreOption = None,

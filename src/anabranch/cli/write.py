@@ -28,11 +28,12 @@ _RATED_EVENTS_MIN: Final = 10_000
 
 _File = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - or nothing is stdin.")]
 _Form = Annotated[
-    FileFormat | None, typer.Option("--format", help="Default: by the file's ending, else what the stream takes.")
+    FileFormat | None,
+    typer.Option("--format", help="The file's format; default: by its ending, else what fits the stream."),
 ]
 _Create = Annotated[
     bool,
-    typer.Option("--create", help="Create the stream if it does not exist, with the columns found; the store too."),
+    typer.Option("--create", help="Create the stream, and the store, if they do not exist, with the columns found."),
 ]
 _Key = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="For a new stream: the routing key.")]
 _Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="For a new stream: the event time.")]
@@ -42,21 +43,21 @@ _Schema = Annotated[
 _Segments = Annotated[int, typer.Option("--segments", metavar="N", help="For a new stream: its segments.")]
 _TimeUnit = Annotated[
     TimeUnit | None,
-    typer.Option("--time-unit", help="What times that are numbers count since 1970; default: µs, where plausible."),
+    typer.Option("--time-unit", help="The unit of times given as numbers (since 1970); default: µs, if plausible."),
 ]
 _TimeFormat = Annotated[
     str | None,
-    typer.Option("--time-format", metavar="FORMAT", help="How the event time is written, as '%d.%m.%Y %H:%M'."),
+    typer.Option("--time-format", metavar="FORMAT", help="The format of the event time: '%d.%m.%Y %H:%M'."),
 ]
 _Delimiter = Annotated[
     str | None,
     typer.Option(
         "--delimiter",
         metavar="C",
-        help="Between the fields of CSV; default: a comma; \\t: a tab, as in .tsv files.",
+        help="The delimiter of CSV fields; default: a comma, in .tsv files a tab (\\t).",
     ),
 ]
-_AddColumns = Annotated[bool, typer.Option("--add-columns", help="Add columns that only the input has to the stream.")]
+_AddColumns = Annotated[bool, typer.Option("--add-columns", help="Add columns to the stream that only the input has.")]
 _RejectFile = Annotated[
     Path | None,
     typer.Option("--reject-file", metavar="FILE", help="Record bad rows in this new file, and write all others."),
@@ -66,7 +67,7 @@ _SkipErrors = Annotated[
     typer.Option("--skip-errors", metavar="N", min=0, help="Skip up to N bad rows; one more is an error."),
 ]
 _Atomic = Annotated[
-    bool, typer.Option("--atomic", help="All of the file at once or nothing of it; it must fit into 1 GiB.")
+    bool, typer.Option("--atomic", help="Write the whole file at once, or nothing; it must fit into 1 GiB.")
 ]
 
 

@@ -40,7 +40,7 @@ def check_files(files: Mapping[str, bytes]) -> tuple[QueryFile, ...]:
                 f"{name!r:.200} is not a name for a file of a query: expected letters, digits, '_', '-', '+' and '.'"
             )
     if len({name.lower() for name in files}) < len(files):
-        raise InvalidArgument("two files have names that differ in case alone")
+        raise InvalidArgument("two files have names that differ only in case")
     size = sum(map(len, files.values()))
     if size > limits.DEPLOYMENT_FILES_BYTES_MAX:
         raise TooLarge("the files of a query", size, limits.DEPLOYMENT_FILES_BYTES_MAX)

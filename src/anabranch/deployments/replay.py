@@ -48,11 +48,11 @@ def replays_of(txn: Reading, query: str) -> list[QueryRow]:
 def refuse_replayed(txn: Reading, row: QueryRow) -> None:
     """Raise Conflict if the query is a replay, or has one: its version is then changed by the swap alone."""
     if row.replaces is not None:
-        raise Conflict(f"query '{row.name}' is a replay, and takes the place of '{row.replaces}'; change that one")
+        raise Conflict(f"query '{row.name}' is a replay that will replace '{row.replaces}': change that query instead")
     for each in replays_of(txn, row.name):
         raise Conflict(
-            f"query '{row.name}' is being replayed by '{each.name}', which takes its place when it has caught up; to end "
-            f"that first: anabranch queries delete {each.name}"
+            f"query '{row.name}' is being replayed by '{each.name}', which will replace it; to cancel the replay: "
+            f"anabranch queries delete {each.name}"
         )
 
 
@@ -204,7 +204,7 @@ def add_replay(txn: Writing, query: QueryRow, version: QueryVersion, row: QueryR
     present = txn.state(QUERY, row.name)
     if present is not None and present.replaces == query.name:
         raise Conflict(
-            f"an earlier replay, '{row.name}', is being deleted, which a host does (anabranch queries serve)"
+            f"an earlier replay, '{row.name}', is still being deleted; a host does that (anabranch queries serve)"
         )
     if txn.state(QUERY, row.name) is not None or txn.state(PIPELINE, row.name) is not None:
         raise InvalidArgument(f"the name '{row.name}' that the replay needs is taken")

@@ -67,18 +67,18 @@ def check_signed(txn: Reading, version: QueryVersion) -> None:
     name, what = version.query, f"version {version.number}"
     if found is None:
         raise PermissionDenied(
-            f"{what} of query '{name}' is not signed, and this store takes signed queries alone: sign it with: anabranch queries sign"
+            f"{what} of query '{name}' is not signed, and this store accepts only signed queries; sign it with: anabranch queries sign"
         )
     if found.key.hex() not in trusted:
         raise PermissionDenied(
             f"{what} of query '{name}' is signed by the key {found.key.hex()[:16]}…, which this store does not trust; "
-            "list those that it does with: anabranch queries trust"
+            "list the trusted keys with: anabranch queries trust"
         )
     with optional("signatures", "encryption"):
         from anabranch.runtime.signing import is_signed
     if not is_signed(found.key, found.signature, signed_message(version.text, version.parameters, version.files)):
         raise PermissionDenied(
-            f"the signature of {what} of query '{name}' is not one of these statements, parameters and files: sign them again"
+            f"the signature of {what} of query '{name}' does not match its statements, parameters and files: sign them again"
         )
 
 
@@ -94,8 +94,8 @@ def _parsed(text: str) -> _Signature:
 
 
 class TrustedKeys(Displayed):
-    """The public keys whose signatures a store accepts on queries. For whoever opens the store itself; there is no way to
-    them through a broker."""
+    """The public keys whose signatures a store accepts on queries. They can be changed only where the store itself is
+    opened, not through a broker."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
@@ -106,8 +106,7 @@ class TrustedKeys(Displayed):
             return [row for _, row in txn.states(TRUSTED_KEY)]
 
     def add(self, key: bytes, label: str) -> TrustedKey:
-        """Trust a public key of 32 bytes. With the first one, unsigned queries are not run any more once they are started
-        again. Raises InvalidArgument."""
+        """Trust a public key of 32 bytes. From the first key on, unsigned queries no longer start. Raises InvalidArgument."""
         if len(key) != _KEY_BYTES:
             raise InvalidArgument(f"expected an Ed25519 public key of {_KEY_BYTES} bytes, got {len(key)}")
         if not label or len(label) > _LABEL_CHARS_MAX or not label.isprintable():
@@ -116,7 +115,7 @@ class TrustedKeys(Displayed):
 
         def change(txn: Writing, now: Micros) -> Result:
             if txn.state(TRUSTED_KEY, key.hex()) is None and len(txn.states(TRUSTED_KEY)) >= limits.TRUSTED_KEYS_MAX:
-                raise InvalidArgument(f"the store trusts {limits.TRUSTED_KEYS_MAX} keys, its limit")
+                raise InvalidArgument(f"the store already trusts {limits.TRUSTED_KEYS_MAX} keys, the limit")
             made.append(TrustedKey(key.hex(), label, now))
             txn.put_state(TRUSTED_KEY, key.hex(), made[-1])
             return {}
@@ -125,15 +124,17 @@ class TrustedKeys(Displayed):
         return made[-1]
 
     def remove(self, key: str) -> TrustedKey:
-        """Trust a key no more; `key` is the beginning of it in hex, or its label. Returns it. Raises InvalidArgument if not
-        exactly one is meant."""
+        """Stop trusting a key; `key` is its first hex digits, or its label. Returns the removed key. Raises
+        InvalidArgument unless exactly one key matches."""
         gone: builtins.list[TrustedKey] = []
 
         def change(txn: Writing, now: Micros) -> Result:
             rows = [row for _, row in txn.states(TRUSTED_KEY)]
             meant = [row for row in rows if row.label == key or row.key.startswith(key.lower())]
             if len(meant) != 1 or not key:
-                raise InvalidArgument(f"'{key:.100}' means {len(meant)} of the {len(rows)} trusted keys: expected one")
+                raise InvalidArgument(
+                    f"'{key:.100}' matches {len(meant)} of the {len(rows)} trusted keys: expected one"
+                )
             txn.drop_state(TRUSTED_KEY, meant[0].key)
             gone[:] = meant
             return {}

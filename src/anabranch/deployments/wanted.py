@@ -66,11 +66,11 @@ def wanted_row(row: QueryRow, now: Micros, *, version: int, restart: QueryRestar
 
 
 def restart_at(places: Place | Sequence[Place] | None, by: TimeKind, replace_results: bool) -> QueryRestart | None:
-    """Where the next run starts over; None if it goes on. Raises InvalidArgument."""
+    """Where the next run starts over; None if it continues. Raises InvalidArgument."""
     time_kind(by)
     if places is None:
         if replace_results:
-            raise InvalidArgument("replace_results goes with a place to start from")
+            raise InvalidArgument("replace_results requires a place to start from")
         return None
     several = places if isinstance(places, list | tuple) else [places]
     return QueryRestart(tuple(map(place_text, several)), by, replace_results)
@@ -79,4 +79,4 @@ def restart_at(places: Place | Sequence[Place] | None, by: TimeKind, replace_res
 def refuse_deleted(row: QueryRow) -> None:
     """Raises Conflict for a query that is being deleted."""
     if row.wanted == "deleted":
-        raise Conflict(f"query '{row.name}' is being deleted, which a host does (anabranch queries serve)")
+        raise Conflict(f"query '{row.name}' is being deleted; a host does that (anabranch queries serve)")

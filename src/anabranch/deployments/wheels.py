@@ -116,12 +116,12 @@ def _check_entries(
     for entry in entries:
         path = entry.filename
         if path.casefold() in seen:
-            raise InvalidArgument(
-                f"wheel '{name}' has the file '{path:.200}' twice, or names that differ in case alone"
-            )
+            raise InvalidArgument(f"wheel '{name}' has the file '{path:.200}' twice, or names that differ only in case")
         seen.add(path.casefold())
         if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _METHODS:
-            raise InvalidArgument(f"wheel '{name}' has '{path:.200}' encrypted, or compressed other than by deflate")
+            raise InvalidArgument(
+                f"wheel '{name}' has '{path:.200}' encrypted, or compressed by another method than deflate"
+            )
         if path.lower().endswith(_NATIVE):
             raise InvalidArgument(f"wheel '{name}' has compiled code, '{path:.200}': expected a pure wheel")
         top = path.partition("/")[0]

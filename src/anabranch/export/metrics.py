@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from anabranch.groups.group import ReaderGroup
 
 _HELP: Final = {
-    "anabranch_group_unread_events": "Events that the reader group has still to read.",
-    "anabranch_group_unread_bytes": "Their logical bytes.",
-    "anabranch_group_segment_unread_events": "Those of them in one segment; only for segments that have any.",
-    "anabranch_group_segment_unread_bytes": "Their logical bytes.",
+    "anabranch_group_unread_events": "Events that the reader group has not read yet.",
+    "anabranch_group_unread_bytes": "Logical bytes that the reader group has not read yet.",
+    "anabranch_group_segment_unread_events": "Unread events in one segment; only for segments that have any.",
+    "anabranch_group_segment_unread_bytes": "Unread logical bytes in one segment; only for segments that have any.",
     "anabranch_group_readers": "Readers that are open, or not yet known to be dead.",
     "anabranch_group_unassigned_segments": "Segments to be read that no reader has.",
-    "anabranch_subscriber_kept_events": "Events that the retention of the stream keeps for the reader group, a subscriber.",
-    "anabranch_subscriber_kept_bytes": "Their logical bytes.",
-    "anabranch_subscriber_passed_events": "Events that went unread, since the group lagged behind the bound of the retention.",
-    "anabranch_subscriber_passed_bytes": "Their logical bytes.",
+    "anabranch_subscriber_kept_events": "Events that the stream's retention keeps for the reader group, a subscriber.",
+    "anabranch_subscriber_kept_bytes": "Logical bytes that the stream's retention keeps for the reader group.",
+    "anabranch_subscriber_passed_events": "Events that retention removed before the group, a subscriber that lagged, had read them.",
+    "anabranch_subscriber_passed_bytes": "Logical bytes that retention removed before the group had read them.",
     "anabranch_watermark_time_seconds": "The watermark: seconds since 1970 up to which the stream is complete.",
-    "anabranch_watermark_lag_seconds": "How far it is behind the newest event, in event time.",
-    "anabranch_watermark_still_seconds": "For how long it has not advanced.",
+    "anabranch_watermark_lag_seconds": "How far the watermark is behind the newest event, in event time.",
+    "anabranch_watermark_still_seconds": "For how long the watermark has not advanced.",
     "anabranch_watermark_writers": "Writers that noted a time and have not ended.",
-    "anabranch_watermark_idle_writers": "Those of them that are silent, and not waited for.",
+    "anabranch_watermark_idle_writers": "Silent writers, for which the watermark does not wait.",
     **pipelines.HELP,
     **store_size.HELP,
     "anabranch_upkeep_failures": "How often a task of upkeep has failed for the stream in a row.",
-    "anabranch_upkeep_failed_since_seconds": "When it failed first: seconds since 1970.",
+    "anabranch_upkeep_failed_since_seconds": "When the task of upkeep first failed: seconds since 1970.",
 }
 
 

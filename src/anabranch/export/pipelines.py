@@ -24,28 +24,32 @@ _OF_STATEMENT: Final = {
     "anabranch_pipeline_lag_seconds": (
         "lag_s",
         1,
-        "How old the oldest unread event was, at most since the run's start.",
+        "The age of the oldest unread event; at most the time since the run's start.",
     ),
-    "anabranch_pipeline_watermark_seconds": ("watermark_us", 1e6, "Its watermark: seconds since 1970."),
+    "anabranch_pipeline_watermark_seconds": (
+        "watermark_us",
+        1e6,
+        "The watermark of the statement: seconds since 1970.",
+    ),
     "anabranch_pipeline_read_events_per_second": ("rows_per_s", 1, "The rate of reading over some seconds."),
-    "anabranch_pipeline_written_events": ("written", 1, "Events in its result stream."),
+    "anabranch_pipeline_written_events": ("written", 1, "Events in the statement's result stream."),
     "anabranch_pipeline_late_events": ("run_late", 1, "Events that came too late for their windows, in the last run."),
     "anabranch_pipeline_shed_events": ("run_shed", 1, "Events that were left out to shed load, in the last run."),
-    "anabranch_pipeline_batch_seconds": ("batch_ms", 1e3, "How long its last micro-batch took."),
+    "anabranch_pipeline_batch_seconds": ("batch_ms", 1e3, "How long the statement's last micro-batch took."),
 }
 """The names of these values in the progress of a statement, and what they are divided by."""
 _OF_OPERATOR: Final = {
     "anabranch_pipeline_state_rows": ("rows", "Rows in the state of a stateful operator."),
-    "anabranch_pipeline_state_bytes": ("bytes", "The memory that this state takes."),
-    "anabranch_pipeline_dropped_rows": ("dropped", "Rows that the operator left out as late, in the last run."),
+    "anabranch_pipeline_state_bytes": ("bytes", "The memory that the state of a stateful operator takes."),
+    "anabranch_pipeline_dropped_rows": ("dropped", "Rows that a stateful operator dropped as late, in the last run."),
 }
 _STATES: Final = ("waiting", "starting", "running", "stopping", "stopped", "failed")
 
 HELP: Final = {
-    "anabranch_pipeline_lag_events": "Events of the source that the statement of the pipeline has still to read.",
-    "anabranch_pipeline_lag_bytes": "Their logical bytes.",
-    "anabranch_pipeline_segment_lag_events": "Those of them in one segment; only for segments that have any.",
-    "anabranch_pipeline_segment_lag_bytes": "Their logical bytes.",
+    "anabranch_pipeline_lag_events": "Events of the source that the statement has not read yet.",
+    "anabranch_pipeline_lag_bytes": "Logical bytes of the source that the statement has not read yet.",
+    "anabranch_pipeline_segment_lag_events": "Unread events in one segment; only for segments that have any.",
+    "anabranch_pipeline_segment_lag_bytes": "Unread logical bytes in one segment; only for segments that have any.",
     **{metric: text for metric, (_, _, text) in _OF_STATEMENT.items()},
     **{metric: text for metric, (_, text) in _OF_OPERATOR.items()},
     "anabranch_query_state": "1 for the state of the deployed query, 0 for the others.",

@@ -111,7 +111,7 @@ class GroupCheckpoints:
                 if len(state.pending) < limits.CHECKPOINTS_PENDING_MAX:
                     state = begin()
                     continue
-            assert first is not None, "the pending checkpoints are as many as there may be"
+            assert first is not None, "the maximum number of checkpoints is pending"
             waiting = ", ".join(sorted(first.waiting)) if first.name == name else f"checkpoint '{first.name}'"
             remaining_s = deadline - self._runtime.clock.monotonic()
             if remaining_s <= 0:

@@ -20,7 +20,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Lock, Task
 
 _IDLE_POLLS_MAX = 50  # polls without a commit, after which the guard sleeps until it is woken
-_ATTEMPTS_MAX = 100  # to finish one commit; one that can't be finished for another reason must not block the others
+_ATTEMPTS_MAX = 100  # to finish one commit; one that can never be finished must not block the others
 
 
 class AppendSource(Protocol):
@@ -87,7 +87,7 @@ class _Commit:
 
 
 class Appender:
-    """The only place of a process where commits begin.
+    """The only place in a process where commits begin.
 
     A commit is a step: gather, encode and write the blob, then, in the order of gathering, have the catalog decide.
     A step is run by a background task or by the caller that waits for its result, so a lone append needs no hand-over

@@ -1,4 +1,4 @@
-"""A check: a condition on the values of each event of a typed stream, and its form beside the columns of a schema."""
+"""A check: a condition on the values of each event of a typed stream, and how a schema stores it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 @dataclass(frozen=True, slots=True)
 class StreamCheck:
     """An event is refused if `condition` is false for it; as in SQL, null passes. The condition is in the language of
-    `anabranch.core.check_condition`. With `violations`, the name of a stream, such events go there instead, where the way
-    of writing can do both at once (`anabranch.writing.diverting`)."""
+    `anabranch.core.check_condition`. `violations` names a stream that takes such events instead, if they are written in
+    a way that can write to both streams at once (`anabranch.writing.diverting`)."""
 
     name: str
     condition: str
@@ -50,7 +50,8 @@ def checks_of(given: Mapping[str, str]) -> tuple[StreamCheck, ...]:
 
 
 def merged(checks: tuple[StreamCheck, ...], added: StreamCheck) -> tuple[StreamCheck, ...]:
-    """The checks with one that replaces that of its name, in order of the names. Raises InvalidArgument for too many."""
+    """The checks with `added`, which replaces one of the same name; in order of the names. Raises InvalidArgument for too
+    many."""
     by_name = {**{each.name: each for each in checks}, added.name: added}
     checks_of({name: each.condition for name, each in by_name.items()})
     return tuple(by_name[name] for name in sorted(by_name))

@@ -38,7 +38,7 @@ class Modules(Displayed):
     def add(
         self, name: str, code: bytes, *, signatures: Sequence[str] = (), request: str | None = None
     ) -> ModuleVersion:
-        """Add a module, or a new version of it. What is equal to the current version makes no new one.
+        """Add a module, or a new version of it. If nothing changed, there is no new version.
 
         `code` is a WebAssembly binary, and `signatures` say which functions it has, as `score(celsius double) -> double`;
         without any they are read from its custom section `anabranch`, one a line. docs/reference/wasm-abi.md says what

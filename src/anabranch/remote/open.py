@@ -52,7 +52,7 @@ def connect(
     if not is_broker(text):
         given: dict[str, object] = {"token": token, "ca": ca, "certificate": certificate, "private_key": private_key}
         given["insecure"] = insecure or None
-        _reject(given, "belongs to the address of a broker, anabranch://host:port")
+        _reject(given, "is only for a broker's address, anabranch://host:port")
         return embedded.connect(
             url,
             blobs=blobs,
@@ -64,7 +64,7 @@ def connect(
             tracer_provider=tracer_provider,
         )
     useless: dict[str, object] = {"blobs": blobs, "history": history, "keys": keys, "tracer_provider": tracer_provider}
-    _reject(useless, "is of no use with a broker, which opens the store itself")
+    _reject(useless, "can't be used with a broker, which opens the store itself")
     with optional("connecting to a broker", "remote"):
         from anabranch.remote.connect import connect_to_broker
     remote = connect_to_broker(

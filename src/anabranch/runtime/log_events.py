@@ -145,7 +145,7 @@ PROCESS_ENDED: Final = LogEvent(
     "server", "process_ended", _ERROR, "%(worker)s has ended with code %(code)d; starting another in %(pause_s).3g s"
 )
 PROCESS_NOT_STARTED: Final = LogEvent("server", "process_not_started", _ERROR, "%(worker)s did not start: %(error)s")
-STORE_NOT_CLOSED: Final = LogEvent("server", "store_not_closed", _ERROR, "the store did not close in order: %(error)s")
+STORE_NOT_CLOSED: Final = LogEvent("server", "store_not_closed", _ERROR, "the store did not close cleanly: %(error)s")
 FLIGHT_FAILED: Final = LogEvent("server", "flight_failed", _ERROR, "a call of Arrow Flight failed: %(error)r")
 GRPC_FAILED: Final = LogEvent("server", "grpc_failed", _ERROR, "a gRPC call failed: %(error)r")
 REQUEST_FAILED: Final = LogEvent("server", "request_failed", _ERROR, "an HTTP request failed: %(error)r")

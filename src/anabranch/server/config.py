@@ -101,15 +101,19 @@ class ServerSettings(BaseSettings):
     insecure: bool = Field(False, description="Serve other machines without TLS or without authentication.")
     auth: Literal["off", "tokens"] | None = Field(
         None,
-        description="Who may enter: with `tokens`, callers with a token or certificate. Default: off on loopback, unless there is a jwt_issuer or a tls_client_ca.",
+        description="Authentication: with `tokens`, only callers with a token or certificate. Default: off on loopback, unless there is a jwt_issuer or a tls_client_ca.",
     )
     dev_tls: bool = Field(
         False, description="Make a certificate authority and a certificate, kept in the store's folder: for tests."
     )
     tls_certificate: Path | None = Field(None, description="The certificate chain, in PEM.")
     tls_key: Path | None = Field(None, description="Its private key, in PEM.")
-    tls_client_ca: Path | None = Field(None, description="Callers' certificates have to be signed by this; in PEM.")
-    jwks_url: OptionalText = Field(None, description="The address of its keys. Default: the issuer is asked.")
+    tls_client_ca: Path | None = Field(
+        None, description="The authority that must have signed callers' certificates, in PEM."
+    )
+    jwks_url: OptionalText = Field(
+        None, description="The address of the issuer's keys. Default: what the issuer's metadata names."
+    )
     jwt_issuer: OptionalText = Field(
         None, description="An issuer of JSON Web Tokens (OpenID Connect), as `iss` in them."
     )
@@ -119,7 +123,7 @@ class ServerSettings(BaseSettings):
     )
 
     cors_origins: Annotated[Names, AfterValidator(_origins)] = Field(
-        (), description="Origins whose pages browsers let use this broker, such as https://app.example, or *."
+        (), description="Origins whose pages may call this broker from a browser, such as https://app.example, or *."
     )
     allowed_hosts: Annotated[Names, AfterValidator(_host_names)] = Field(
         (),
@@ -139,14 +143,16 @@ class ServerSettings(BaseSettings):
     principal_connections: Count = Field(1_000, description="Open calls of one principal.")
     principal_followers: Count = Field(5_000, description="Open followers of one principal.")
     principal_memory_bytes: Count = Field(512 << 20, description="Memory for the calls of one principal.")
-    total_calls_per_s: Rate = Field(None, description="Calls of all together, in one process, or off.")
-    total_bytes_per_s: Rate = Field(None, description="Bytes of all together, in one process, or off.")
-    total_connections: Count = Field(10_000, description="Open calls of all together, in one process.")
-    total_followers: Count = Field(20_000, description="Open followers of all together, in one process.")
-    total_memory_bytes: Count = Field(2 << 30, description="Memory for the calls of all together, in one process.")
+    total_calls_per_s: Rate = Field(None, description="Calls of all callers together, per process, or off.")
+    total_bytes_per_s: Rate = Field(None, description="Bytes of all callers together, per process, or off.")
+    total_connections: Count = Field(10_000, description="Open calls of all callers together, per process.")
+    total_followers: Count = Field(20_000, description="Open followers of all callers together, per process.")
+    total_memory_bytes: Count = Field(2 << 30, description="Memory for the calls of all callers together, per process.")
     header_timeout_s: Seconds = Field(10, description="How long a caller may take to send the head of a request.")
-    body_timeout_s: Seconds = Field(30, description="How long it may pause within a body.")
-    send_timeout_s: Seconds = Field(60, description="How long it may take nothing of an answer, followers too.")
+    body_timeout_s: Seconds = Field(30, description="How long a caller may pause within a body.")
+    send_timeout_s: Seconds = Field(
+        60, description="How long a caller, also a follower, may read nothing of an answer."
+    )
     idle_timeout_s: Seconds = Field(75, description="How long an idle connection stays open.")
     drain_s: Seconds = Field(20, description="How long calls may take to end after SIGTERM.")
 
@@ -289,7 +295,9 @@ def _check_together(settings: ServerSettings) -> None:
     if (settings.jwt_issuer is None) != (settings.jwt_audience is None):
         raise InvalidArgument("set both jwt_issuer and jwt_audience, or neither")
     if settings.jwks_url is not None and not (settings.jwt_issuer and settings.jwt_audience):
-        raise InvalidArgument("jwks_url needs jwt_issuer and jwt_audience, or tokens of anybody would be accepted")
+        raise InvalidArgument(
+            "jwks_url needs jwt_issuer and jwt_audience; without them, anybody's tokens would be accepted"
+        )
     if not (settings.flight or settings.http or settings.grpc):
         raise InvalidArgument("flight, http and grpc are all off: nothing would be served")
     if not (settings.flight or settings.http or settings.serves_grpc):

@@ -14,7 +14,7 @@ from anabranch.spark.session.java_watch import JVM_GONE_ERRORS, silent_java
 
 __all__ = ["explain", "is_crash", "is_java_gone"]
 
-_AGAIN: Final = "run it again, and it goes on where it was"
+_AGAIN: Final = "run it again, and it continues where it stopped"
 # Causes that Spark reports somewhere in a text of many lines, the most specific first.
 _RESOURCES: Final = (
     (
@@ -46,13 +46,13 @@ _CRASHES: Final = (
 
 
 def is_java_gone(exc: BaseException) -> bool:
-    """True if Spark's Java process has ended, or does not answer, so that its session is of no more use."""
+    """True if Spark's Java process has ended, or does not answer, so that its session can't be used any more."""
     found = _cause(exc)
     return isinstance(found, JVM_GONE_ERRORS) and not isinstance(found, Py4JJavaError)
 
 
 def is_crash(exc: BaseException) -> bool:
-    """True if a run failed because an executor or a Python worker of Spark has ended: another run need not meet that."""
+    """True if a run failed because an executor or a Python worker of Spark has ended: another run may succeed."""
     return explain(_cause(exc)) in {sentence for _, sentence in _CRASHES}
 
 

@@ -164,7 +164,7 @@ class _ParsedOptions:
         for name in _OF_BROKERS:
             if self.text(name) is not None:
                 raise InvalidArgument(
-                    f"option '{name}' belongs to a broker's address: .option('path', 'anabranch://…')"
+                    f"option '{name}' is only for a broker's address: .option('path', 'anabranch://…')"
                 )
         return self._addresses(path)
 

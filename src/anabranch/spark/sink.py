@@ -131,14 +131,14 @@ class _Sink:
         # Imported only here because it also loads the parser of pipelines.
         from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read, late_publication
 
-        account = LateEventsSpec.from_option(self._options.late)
+        spec = LateEventsSpec.from_option(self._options.late)
         if self._options.checkpoint is None:
             raise InvalidArgument("option 'late' needs option 'checkpointLocation' too")
         read = batch_read(checkpoint_folder(self._options.checkpoint, self._store().runtime), batch)
         leases = [each.lease for each in _partitions(messages) if each.lease is not None]
         assert leases, "Spark writes at least one partition"
         assert isinstance(self._staging, OwnStaging), "with a broker the option is refused"
-        found = late_publication(self._store(), account, read, self._staging.hold(leases[0]))
+        found = late_publication(self._store(), spec, read, self._staging.hold(leases[0]))
         return [] if found is None else [found]
 
     def _query(self, messages: _Messages, batch: int) -> str:

@@ -49,7 +49,7 @@ class Action(Enum):
     UNCERTAIN_LOST at `catalog.writing` makes the catalog unavailable (StoreUnavailable).
 
     DUPLICATE repeats the request in the network, as after a lost answer: the second request follows the first, and the
-    caller gets the second answer. It applies to `catalog.commit`; to `blobs.put`, whose second request is refused or,
+    caller gets the answer to the second. It applies to `catalog.commit`; to `blobs.put`, whose second request is refused or,
     if the blob was removed meanwhile, restores it; and to `blobs.delete`. A transaction is a session: its commit can't
     be requested twice.
 
@@ -81,7 +81,7 @@ class Faults(Protocol):
     """A strategy that decides what happens to each call. Calls may come from several threads."""
 
     def decide(self, call: Call) -> Action:
-        """Called once per call, right before its effect. What it raises, the caller gets instead of the effect."""
+        """Called once per call, right before its effect. If it raises, there is no effect, and the caller gets the error."""
         ...
 
 
@@ -119,8 +119,8 @@ class FaultPlan:
         self._coming: defaultdict[str, deque[Action | Exception]] = defaultdict(deque)
 
     def add(self, name: str, fault: Action | Exception, *, times: int = 1, after: int = 0) -> None:
-        """Plans a fault for `times` calls of that name, once `after` more of them have passed; behind what was planned
-        for the name before. An exception is raised instead of the call's effect."""
+        """Plans a fault for `times` calls of that name, after `after` calls that pass. Plans for one name follow each other.
+        An exception is raised instead of the call's effect."""
         with self._lock:
             self._coming[name].extend([*[Action.PASS] * after, *[fault] * times])
 
@@ -168,8 +168,8 @@ class Gate:
     """The gate that every port call of one process passes: hand the same one to its catalog and its blobs, so that
     they crash together. `calls` lists the names of the calls, in order.
 
-    `runtime` sleeps for delays and runs what takes place late; `rng` draws for how long; a stall takes as many seconds
-    as `stall_s` says, at least and at most."""
+    `runtime` sleeps for delays and runs late effects; `rng` draws how long a delay takes. `stall_s` is the shortest and the
+    longest stall, in seconds."""
 
     def __init__(
         self,
@@ -222,8 +222,8 @@ class Gate:
         self._tasks.sleep(self._rng.uniform(least_s, most_s))
 
     def later(self, name: str, effect: Callable[[], object], *, survives: bool) -> None:
-        """Runs an effect some time after its caller has continued; its answer is lost. `survives`: also if the process
-        has crashed by then, since the request is already on its way."""
+        """Runs an effect some time after its caller has continued; its answer is lost. With `survives` it
+        runs even if the process has crashed by then, since the request is already on its way."""
 
         def late() -> None:
             self.pause(self._rng.choice((DELAY_S_MAX, self._stall_s[1])))

@@ -1,4 +1,4 @@
-"""Values from outside, held to the types that a method or a dataclass declares."""
+"""Checks values from outside against the types that a method or a dataclass declares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
 
-_REFUSALS: Final[Mapping[Any, type[InvalidArgument]]] = {
+_ERRORS: Final[Mapping[Any, type[InvalidArgument]]] = {
     EventPointer: InvalidPointer,
     StreamCut: InvalidCut,
     StreamName: InvalidName,
@@ -25,16 +25,17 @@ def hints_of(kind: Callable[..., Any]) -> Mapping[str, Any]:
     """The types of a class's fields or a function's arguments; None where one can't be resolved at run time."""
     try:
         return get_type_hints(kind)
-    except NameError:  # imported for type checkers alone
+    except NameError:  # imported only for type checkers
         return {}
 
 
 def conform(value: Any, hint: Any, what: str) -> Any:
-    """The value if it has the type, with lists as the tuples and sets, and integers as the floats, that the type names.
-    `what` names the value in the message. Raises InvalidArgument, or the kind of it that says what was expected."""
+    """The value, converted to the type: lists become the tuples or sets, and integers the floats, that the type names.
+    `what` names the value in the message. Raises InvalidArgument, or InvalidName, InvalidPointer or InvalidCut where one of
+    these was expected."""
     found, result = _fit(value, hint)
     if not found:
-        kind = next((_REFUSALS[each] for each in get_args(hint) if each in _REFUSALS), InvalidArgument)
+        kind = next((_ERRORS[each] for each in get_args(hint) if each in _ERRORS), InvalidArgument)
         raise kind(f"expected {what} as {_text(hint)}, got {type(value).__name__}")
     return result
 
@@ -68,7 +69,7 @@ def _to_float(value: float) -> float:
 
 def _fit_generic(value: Any, origin: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
     if origin in (Union, types.UnionType):
-        # An exact class first: a list must not become a tuple where both are allowed.
+        # In the order of the type: the first that fits decides what the value becomes.
         for each in args:
             found, result = _fit(value, each)
             if found:
@@ -113,7 +114,7 @@ def _fit_items(value: Any, origin: Any, args: tuple[Any, ...]) -> tuple[bool, An
 def _is_instance(value: Any, kind: type) -> bool:
     try:
         return isinstance(value, kind)
-    except TypeError:  # a protocol that can't be checked: a stranger can't send what fits it
+    except TypeError:  # a protocol that can't be checked at run time: no value from outside is accepted for it
         return False
 
 

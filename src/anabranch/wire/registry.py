@@ -1,6 +1,6 @@
 """The classes whose values may cross the network, each under its own name, and the text forms of those that have one.
 
-A class that is not listed here can't be sent, and can't be created by what a stranger sends."""
+A class that is not listed here can't be sent, and no message from outside can create one."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_a_name_that_can_not_name_its_streams_is_refused(store: Store, name: str
 
 
 def test_arguments_that_can_not_be_meant_are_refused(store: Store) -> None:
-    with pytest.raises(InvalidArgument, match="goes with a place"):
+    with pytest.raises(InvalidArgument, match="requires a place"):
         store.queries.deploy("q", "one", replace_results=True)
     with pytest.raises(InvalidArgument, match="not a duration"):
         store.queries.deploy("q", "one", trigger="soon")

@@ -73,13 +73,13 @@ def test_what_is_not_signed_by_a_trusted_key_is_refused(trusting: Store, keys: d
     scheme, key, _ = good.split(":")
     forged = base64.b64encode(bytes(64)).decode()
     for text, files in (("two", FILES), ("one", {}), ("one", {"model.json": b"[]"}), ("one", {"other.json": b"{}"})):
-        with pytest.raises(PermissionDenied, match="is not one of these statements, parameters and files"):
+        with pytest.raises(PermissionDenied, match="does not match its statements, parameters and files"):
             deploy("q", text, files=files, signature=good)
-    with pytest.raises(PermissionDenied, match="is not one of these"):
+    with pytest.raises(PermissionDenied, match="does not match"):
         deploy("q", "one", parameters={"a": "1"}, files=FILES, signature=good)
-    with pytest.raises(PermissionDenied, match="is not one of these"):
+    with pytest.raises(PermissionDenied, match="does not match"):
         deploy("q", "one", files=FILES, signature=f"{scheme}:{key}:{forged}")
-    with pytest.raises(PermissionDenied, match="is not one of these"):
+    with pytest.raises(PermissionDenied, match="does not match"):
         deploy("q", "one", files=FILES, signature=f"{scheme}:{key}:{signed(keys['mallory']).split(':')[2]}")
     assert trusting.queries.list() == []
 
@@ -140,5 +140,5 @@ def test_trusted_keys_are_added_listed_and_removed(store: Store, monkeypatch: py
     assert trusted.remove(two.hex()).label == "two"
     monkeypatch.setattr(limits, "TRUSTED_KEYS_MAX", 1)
     trusted.add(one, "again")
-    with pytest.raises(InvalidArgument, match="the store trusts 1 keys, its limit"):
+    with pytest.raises(InvalidArgument, match="the store already trusts 1 keys, the limit"):
         trusted.add(two, "two")

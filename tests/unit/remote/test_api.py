@@ -99,9 +99,9 @@ def test_what_is_no_address_is_refused_without_quoting_it(text: str) -> None:
 
 
 def test_arguments_of_the_other_kind_of_store_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="token= belongs to the address of a broker"):
+    with pytest.raises(InvalidArgument, match="token= is only for a broker's address"):
         ab.connect("memory://", token="t")
-    with pytest.raises(InvalidArgument, match="blobs= is of no use with a broker"):
+    with pytest.raises(InvalidArgument, match="blobs= can't be used with a broker"):
         ab.connect("anabranch://river", blobs="memory://")
     with pytest.raises(InvalidArgument, match="TLS"):
         ab.connect("anabranch://river", ca="ca.pem")

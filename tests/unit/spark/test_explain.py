@@ -32,7 +32,7 @@ _LOST = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: 
 def test_the_usual_causes_have_a_sentence_each(cause: str, said: str) -> None:
     told = explain(RuntimeError(_LOST.format(cause)))
     assert told.startswith(said)
-    assert told.endswith("run it again, and it goes on where it was")
+    assert told.endswith("run it again, and it continues where it stopped")
     assert "\n" not in told and "at org." not in told
 
 

@@ -26,10 +26,12 @@ def demo(
         typer.Option("--file", metavar="FILE", help="Your own CSV, JSON lines or Parquet, not this machine's metrics."),
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="The file's event time, where it is not found.")
+        str | None,
+        typer.Option("--time", metavar="COLUMN", help="The column with the event time, if it is not recognized."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="COLUMN", help="The file's routing key, where it is not found.")
+        str | None,
+        typer.Option("--key", metavar="COLUMN", help="The column with the routing key, if it is not recognized."),
     ] = None,
     store: Annotated[
         str | None,

@@ -89,8 +89,10 @@ def _show_results(pipeline: Pipeline, target: str) -> None:
 def _show_proofs(proofs: list[proof.Proof]) -> bool:
     put_line()
     put_line("The proof", bold=True)
-    put_line("For every closed window, Spark's count and the late events together are the events in the store, counted")
-    put_line("again without Spark.")
+    put_line(
+        "For every closed window, Spark's count plus the late events equals the count of the window's events in the"
+    )
+    put_line("store, counted again without Spark.")
     for each in proofs:
         _show_windows(each)
     windows = [window for each in proofs for window in each.windows]

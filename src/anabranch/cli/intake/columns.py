@@ -11,20 +11,20 @@ from anabranch.model.schema import StreamSchema
 
 
 class TargetColumns:
-    """The columns that rows are read for. With `grow`, those that only the input has are added, nullable; the stream
-    itself gets them from whoever writes the rows."""
+    """The columns into which rows are read. With `grow`, columns that only the input has are added, nullable. The stream
+    itself is not changed here: the writer of the rows adds them."""
 
     def __init__(self, schema: StreamSchema, *, grow: bool = False) -> None:
         self.schema = schema
         self.grow = grow
 
     def lacking(self, names: list[str]) -> list[str]:
-        """Those of the names that are neither columns of the stream nor added by reading."""
+        """The names that are neither columns of the stream nor added by reading."""
         present = {*self.schema.columns.names, *ADDED}
         return [name for name in names if name not in present]
 
     def add(self, columns: pa.Schema) -> None:
-        """Adds the columns that are lacking. Raises InvalidArgument."""
+        """Adds the columns that the stream lacks. Raises InvalidArgument."""
         fields = [pa.field(name, stored_type(columns.field(name))) for name in self.lacking(columns.names)]
         if fields:
             self.schema = self.schema.with_columns(pa.schema(fields))

@@ -54,7 +54,7 @@ def split_header(block: Lines, delimiter: str) -> tuple[list[str], Lines]:
     except (UnicodeDecodeError, csv.Error) as exc:
         raise BadInput("line 1", f"the header can't be read: {exc}") from exc
     if not any(header):
-        raise BadInput("line 1", "the header is empty; it names the columns")
+        raise BadInput("line 1", "the header is empty: expected the names of the columns")
     if len(set(header)) != len(header):
         raise BadInput("line 1", "the header names a column twice")
     lines = block.data[:end].count(b"\n")

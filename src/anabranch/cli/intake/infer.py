@@ -28,11 +28,11 @@ _SPECIAL_TEXT: Final = re.compile(rb'([:\[,]\s*)"(NaN|-?Infinity)"(?=\s*[,\]}])'
 
 
 def infer_json(blocks: LineBlocks, name: str, *, skip_bad: bool = False) -> pa.Schema:
-    """Infers columns from the members of the first objects; with `skip_bad` leaves out lines that are none. Raises
+    """Infers columns from the members of the first objects; with `skip_bad` lines that are not objects are skipped. Raises
     BadInput, InvalidArgument."""
     block = blocks.peek()
     if block is None or not block.data.strip():
-        raise _nothing(name)
+        raise _empty(name)
     try:
         return infer_json_block(block, name)
     except BadInput:
@@ -59,8 +59,8 @@ def infer_json_block(block: Lines, name: str) -> pa.Schema:
 
 
 def _first_types(block: Lines) -> pa.Table:
-    """Arrow's types of the block. A column of numbers in which NaN or an infinity is a text, as `read` prints it, is
-    one of numbers."""
+    """Arrow's types of the block. A column of numbers stays one if NaN or an infinity in it is written as text, as `read`
+    prints it."""
     try:
         return _read_json(block)
     except pa.ArrowInvalid:
@@ -106,7 +106,7 @@ def infer_csv(
     Raises BadInput, InvalidArgument."""
     block = blocks.peek()
     if block is None or not block.data.strip():
-        raise _nothing(name)
+        raise _empty(name)
     names, records = split_header(block, delimiter)
     header = names if lacking is None else lacking(names)
     if not header:
@@ -152,7 +152,7 @@ def _exact_csv(texts: pa.Table, table: pa.Table) -> dict[str, pa.DataType]:
     return found
 
 
-def _nothing(name: str) -> InvalidArgument:
+def _empty(name: str) -> InvalidArgument:
     return InvalidArgument(f"{name} is empty: no columns can be inferred")
 
 

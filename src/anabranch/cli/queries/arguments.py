@@ -9,7 +9,9 @@ import typer
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The query's name.")]
 ResultArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[RESULT]", help="Of several: the name of the stream, or 1, 2 …", show_default=False),
+    typer.Argument(
+        metavar="[RESULT]", help="With several results: the name of the stream, or 1, 2 …", show_default=False
+    ),
 ]
 RestartFromOption = Annotated[
     list[str] | None,
@@ -17,6 +19,6 @@ RestartFromOption = Annotated[
         "--restart-from",
         "--from",
         metavar="PLACE",
-        help="Where statements begin that lose their state: head, tail, a time, -15m, or a cut (one per source).",
+        help="Where statements that lose their state start over: head, tail, a time, -15m, or a cut (one per source).",
     ),
 ]

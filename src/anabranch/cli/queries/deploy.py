@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from anabranch.store import Store
 
 _Trigger = Annotated[
-    str, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; 0s: as fast as it can.")
+    str, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; 0s: no pause.")
 ]
-_Start = Annotated[bool, typer.Option("--start/--no-start", help="Whether it is to run.")]
+_Start = Annotated[bool, typer.Option("--start/--no-start", help="Whether to start it.")]
 _Standby = Annotated[
     str | None,
     typer.Option(
         "--standby",
         metavar="warm|hot",
-        help="What takes over when a driver or host ends: a started driver, or one that runs the query too. "
-        "Default: as it is, at first warm.",
+        help="What takes over when a driver or host ends: a started driver (warm), or one that already runs the query "
+        "(hot). Default: unchanged; warm for a new query.",
         show_default=False,
     ),
 ]
@@ -57,7 +57,7 @@ _Group = Annotated[
     typer.Option(
         "--group",
         metavar="GROUP",
-        help="Queries of different groups never share a driver. Default: as it is, at first 'default'.",
+        help="Queries of different groups never share a driver. Default: unchanged; 'default' for a new query.",
         show_default=False,
     ),
 ]
@@ -66,7 +66,7 @@ _Cpus = Annotated[
     typer.Option(
         "--cpus",
         metavar="N",
-        help="Processors that a host sets aside for it. Default: as it is, at first 0.1.",
+        help="Processors that a host reserves for it. Default: unchanged; 0.1 for a new query.",
         show_default=False,
     ),
 ]
@@ -75,7 +75,7 @@ _Memory = Annotated[
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="Memory that a host sets aside for it, beside its driver's. Default: as it is, at first 150MB.",
+        help="Memory that a host reserves for it, in addition to its driver's. Default: unchanged; 150MB for a new query.",
         show_default=False,
     ),
 ]

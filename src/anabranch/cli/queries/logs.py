@@ -30,7 +30,7 @@ def logs(
         opened.queries.get(name)
         try:
             reader = opened.reader(log_stream(name), follow=follow)
-        except StreamNotFound:  # no host has had it yet
+        except StreamNotFound:  # no host has run it yet
             return
         with reader:
             for event in reader:

@@ -1,4 +1,4 @@
-"""What would become of each statement of a query with another file."""
+"""Shows what an upgrade of a query would do with each of its statements."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
     from anabranch.store import Store
 
-PlanOption = Annotated[bool, typer.Option("--plan", help="Say what it would do, and do nothing.")]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Show what the upgrade would do, and change nothing.")]
 
 
 def upgrade_plan(
     store: Store, name: str, text: str, parameters: Mapping[str, str] | None, files: Mapping[str, bytes] | None
 ) -> UpgradePlan:
-    """What an upgrade would do; through a broker, a host says it."""
+    """What an upgrade would do. Through a broker, a host computes it."""
     from anabranch.remote.address import is_broker
 
     if is_broker(store.url):
@@ -38,7 +38,7 @@ def upgrade_plan(
 
 
 def print_plan(found: UpgradePlan, as_json: bool) -> None:
-    """Print what becomes of each statement."""
+    """Print what the upgrade would do with each statement."""
     from dataclasses import asdict
 
     if as_json:

@@ -40,6 +40,6 @@ def _show(store: Store, replay: QueryInfo, meter: ProgressMeter) -> None:
         return
     if info.state == "failed" or info.wanted == "stopped":
         why = f": {info.error}" if info.error else ""
-        raise InvalidArgument(f"replay '{name}' is {info.state}{why}; give it up with: anabranch queries delete {name}")
+        raise InvalidArgument(f"replay '{name}' is {info.state}{why}; cancel it with: anabranch queries delete {name}")
     read = sum(each.get("read", 0) for each in info.progress)
     meter.show(f"replaying '{replay.replaces}'", read, read + sum(each.get("lag", 0) for each in info.progress))

@@ -64,14 +64,20 @@ def state(
         typer.Argument(metavar="KEY", help="The routing key of the results, such as a device.", show_default=False),
     ] = None,
     result: ResultArgument = None,
-    committed: Annotated[bool, typer.Option("--committed", help="What Spark keeps, such as open windows.")] = False,
+    committed: Annotated[bool, typer.Option("--committed", help="Spark's state, such as open windows.")] = False,
     batch: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="With --committed: after this micro-batch, not the last one.")
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help="With --committed: the state after this micro-batch. Default: the last one."
+        ),
     ] = None,
     limit: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, max=limits.DEPLOYMENT_STATE_ROWS_MAX, help="With --committed: at most so many rows."
+            metavar="N",
+            min=1,
+            max=limits.DEPLOYMENT_STATE_ROWS_MAX,
+            help="With --committed: the maximum number of rows.",
         ),
     ] = 100,
     as_json: JsonOption = False,
@@ -91,7 +97,9 @@ def state(
         _print_committed(name, key, result, batch, limit, as_json=as_json, store=store)
         return
     if key is None or batch is not None:
-        raise InvalidArgument("give the KEY of a result, or --committed for what Spark keeps; --batch goes with that")
+        raise InvalidArgument(
+            "pass the KEY of a result, or --committed for Spark's state; --batch requires --committed"
+        )
     with open_store(store) as opened:
         found = opened.queries.state(name, key, result)
         if found is None:

@@ -17,15 +17,17 @@ _DriverPerQuery = Annotated[
     bool, typer.Option("--driver-per-query", help="A Spark session for each query, instead of one for all.")
 ]
 _Spares = Annotated[
-    int, typer.Option("--spares", metavar="N", min=0, help="Drivers that are started and warmed ahead.")
+    int, typer.Option("--spares", metavar="N", min=0, help="How many drivers to start and warm up ahead of use.")
 ]
 _Lease = Annotated[
     str,
-    typer.Option("--lease", metavar="DURATION", help="After this time another host takes the queries of a dead one."),
+    typer.Option(
+        "--lease", metavar="DURATION", help="The time after which another host takes the queries of a dead one."
+    ),
 ]
 _Group = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="Take the queries of this group only; may be given several times."),
+    typer.Option("--group", metavar="GROUP", help="Run only the queries of this group; may be given several times."),
 ]
 _Cpus = Annotated[
     float | None,

@@ -18,7 +18,10 @@ from anabranch.errors import InvalidArgument
 def sign(
     file: FileArgument,
     key: Annotated[
-        Path, typer.Option("--key", metavar="KEY.pem", help="The private Ed25519 key, which its owner alone may read.")
+        Path,
+        typer.Option(
+            "--key", metavar="KEY.pem", help="The private Ed25519 key; only its owner may be able to read the file."
+        ),
     ],
     wheel: WheelOption = None,
     wasm: WasmOption = None,

@@ -20,9 +20,9 @@ TemplateArgument = Annotated[str, typer.Argument(metavar="NAME", help="The templ
 
 def templates(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Show this one. Default: list all.", show_default=False)
+        str | None, typer.Argument(metavar="[NAME]", help="Show this template. Default: list all.", show_default=False)
     ] = None,
-    sql: Annotated[bool, typer.Option("--sql", help="With NAME: print its statements alone.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="With NAME: print only its statements.")] = False,
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:

@@ -22,7 +22,7 @@ def top(
     operators: Annotated[
         bool, typer.Option("--operators", help="A row for each stateful operator, instead of for each statement.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Print once, and end. So it does without a terminal.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, and end: the default without a terminal.")] = False,
     interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="Time between two looks.")] = "1s",
     as_json: JsonOption = False,
     store: StoreOption = None,

@@ -21,12 +21,17 @@ def trust(
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option("--label", metavar="TEXT", help="Whose it is. Default: the file's name.", show_default=False),
+        typer.Option(
+            "--label", metavar="TEXT", help="A label for the key. Default: the file's name.", show_default=False
+        ),
     ] = None,
     remove: Annotated[
         str | None,
         typer.Option(
-            "--remove", metavar="KEY", help="Trust this one no more: its label, or how it begins.", show_default=False
+            "--remove",
+            metavar="KEY",
+            help="Stop trusting this key: its label, or its first digits.",
+            show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -58,7 +63,7 @@ def trust(
             return
         if remove is not None:
             label = keys.remove(remove).label
-            print_note(f"{label} is not trusted any more{'' if keys.list() else '; queries need no signature'}")
+            print_note(f"{label} is no longer trusted{'' if keys.list() else '; queries need no signature'}")
             return
         found = keys.list()
     if as_json:

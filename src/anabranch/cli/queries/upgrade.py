@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
 
 _Trigger = Annotated[
-    str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: as it is.")
+    str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: unchanged.")
 ]
 _By = Annotated[
     str, typer.Option("--by", metavar="append|event", help="The kind of time of --restart-from and --replay.")
@@ -51,7 +51,7 @@ _Replay = Annotated[
     typer.Option(
         "--replay",
         metavar="PLACE",
-        help="Build all results anew from here, beside the present ones, which they then replace.",
+        help="Recompute all results from here, and replace the present ones once caught up.",
     ),
 ]
 _Keep = Annotated[bool, typer.Option("--keep/--drop", help="With --replay: whether the earlier results are kept.")]
@@ -83,12 +83,12 @@ def upgrade(
 ) -> None:
     """Deploy a changed file as a new version, and keep the state of every statement whose change allows it.
 
-    --plan says for each statement whether it keeps its state, restarts or is refused, and why. What restarts needs
-    --restart-from. Without --param the parameters stay as they are, and without --wheel, --wasm and --resource the files.
+    --plan says for each statement whether it keeps its state, restarts or is refused, and why. A restart needs
+    --restart-from. Without --param the parameters stay unchanged, and without --wheel, --wasm and --resource the files.
 
-    With --replay the query goes on undisturbed while a second one, NAME-replay-VERSION, computes all results anew from the
-    given position. Once that one has caught up, both are swapped in one step: the new results take over the names, and the
-    earlier ones are kept as STREAM_vVERSION. To give it up: anabranch queries delete NAME-replay-VERSION.
+    With --replay the query keeps running while a second one, NAME-replay-VERSION, recomputes all results from the given
+    position. Once that one has caught up, both are swapped in one step: the new results take over the names, and the
+    earlier ones are kept as STREAM_vVERSION. To cancel it: anabranch queries delete NAME-replay-VERSION.
 
     Examples:
 
@@ -97,11 +97,9 @@ def upgrade(
       anabranch queries upgrade means means.sql --replay -7d
     """
     if replay and (restart_from or plan_only or replace):
-        raise InvalidArgument(
-            "--replay computes all results anew: expected none of --restart-from, --replace and --plan with it"
-        )
+        raise InvalidArgument("--replay recomputes all results: omit --restart-from, --replace and --plan")
     if not replay and not (keep and wait):
-        raise InvalidArgument("--drop and --no-wait belong to --replay, which is missing")
+        raise InvalidArgument("--drop and --no-wait require --replay")
     with open_store(store) as opened:
         text, parameters = statements_of(opened, file, template), parse_pairs(param, "a parameter") if param else None
         files = read_files(wheel, wasm, resource)

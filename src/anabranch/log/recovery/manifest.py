@@ -63,7 +63,7 @@ class Manifest:
 
     def rows(self, table: str) -> int:
         """The number of rows of a table in the manifest."""
-        return sum(piece.rows for piece in self.parts if piece.table == table)
+        return sum(part.rows for part in self.parts if part.table == table)
 
 
 # writing
@@ -75,20 +75,20 @@ def write(catalog: Catalog, target: Blobs, runtime: Runtime, *, progress: Progre
     Its parts have about `limits.MANIFEST_PART_BYTES` each. Without its index (see `finish`) it does not count yet.
     `progress` is called with rows.
     """
-    store = store_id(catalog, runtime)  # before the snapshot, so that it is in it
+    store = store_id(catalog, runtime)  # before the snapshot, so that the snapshot holds it
     # Later than all existing manifests, whatever the clock says: the newest one counts.
     taken_at = Micros(max(runtime.clock.now(), (newest_at(target) or 0) + 1))
     folder = keys.manifest_folder(taken_at, token(runtime.ids))
-    pieces: list[ManifestPart] = []
+    parts: list[ManifestPart] = []
     done = 0
     with catalog.reading() as snapshot:
         horizon = snapshot.horizon()
         for table in TABLES:
             for rows in _parts(snapshot, table):
-                pieces.append(_put(target, f"{folder}{len(pieces):08}.arrow", table, rows))
+                parts.append(_put(target, f"{folder}{len(parts):08}.arrow", table, rows))
                 done += len(rows)
                 progress("catalog", done, 0)
-    return Manifest(folder, taken_at, horizon, tuple(pieces), store)
+    return Manifest(folder, taken_at, horizon, tuple(parts), store)
 
 
 def _parts(snapshot: Reading, table: CatalogTable) -> Iterator[list[tuple[Value, ...]]]:
@@ -130,7 +130,7 @@ def finish(manifest: Manifest, target: Blobs) -> None:
         "taken_at": manifest.taken_at,
         "horizon": manifest.horizon,
         "store": manifest.store,
-        "pieces": [[piece.key, piece.table, piece.rows, piece.size, piece.checksum] for piece in manifest.parts],
+        "pieces": [[part.key, part.table, part.rows, part.size, part.checksum] for part in manifest.parts],
     }
     target.put(keys.manifest_index(manifest.folder), layout.frame(index, [], []).chunks)
 
@@ -183,21 +183,21 @@ def read(blobs: Blobs, folder: str) -> Manifest:
     index = layout.read_index(key, blobs.get(key))
     _check_format(key, index)
     try:
-        pieces = tuple(_piece(folder, entry) for entry in index["pieces"])
+        parts = tuple(_part_of(folder, entry) for entry in index["pieces"])
         taken_at, horizon = (Micros(parse_count(index[name])) for name in ("taken_at", "horizon"))
         if max(taken_at, horizon) > _TIME_MAX:
-            raise ValueError("its time is later than any that a catalog can count on from")
+            raise ValueError("its time is too late: leases counted from it would overflow")
         store = index.get("store")
         if store is not None and not is_store_id(store):
             raise ValueError("expected the id of a store as 32 hex digits")
     except (KeyError, TypeError, ValueError) as exc:
         raise CorruptBlob(key, f"it is not the index of a manifest ({exc!r})") from exc
-    return Manifest(folder, taken_at, horizon, pieces, store)
+    return Manifest(folder, taken_at, horizon, parts, store)
 
 
 def stores_of(blobs: Blobs) -> Iterator[str]:
-    """The ids of the stores whose manifests are in `blobs`, that of the newest manifest first; some more than once.
-    Manifests whose index can't be read are left out."""
+    """The store's id of each manifest in `blobs`, newest manifest first. Manifests whose index can't be read are left
+    out."""
     for folder in folders(blobs):
         with suppress(CorruptStore):
             if (store := read(blobs, folder).store) is not None:
@@ -205,8 +205,8 @@ def stores_of(blobs: Blobs) -> Iterator[str]:
 
 
 def refuse_other_store(catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None:
-    """Raises InvalidArgument if the newest manifest in `blobs` is of another store. Each of the two stores would take the
-    blobs of the other for garbage."""
+    """Raises InvalidArgument if the newest manifest in `blobs` is of another store. Each of the two stores would collect
+    the blobs of the other."""
     newest = next(stores_of(blobs), None)
     if newest is not None and newest != (own := store_id(catalog, runtime)):
         raise InvalidArgument(
@@ -215,7 +215,7 @@ def refuse_other_store(catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None
         )
 
 
-def _piece(folder: str, entry: Sequence[Any]) -> ManifestPart:
+def _part_of(folder: str, entry: Sequence[Any]) -> ManifestPart:
     """A part as listed in a manifest's index, which may come from anyone. Raises CorruptBlob, TypeError, ValueError."""
     key, table, rows, size, digest = entry
     if table not in BY_NAME:
@@ -233,16 +233,16 @@ def newest(blobs: Blobs, *, store: str | None = None) -> tuple[Manifest | None, 
 
 def intact(blobs: Blobs, damaged: dict[str, str], *, store: str | None = None) -> Iterator[Manifest]:
     """The manifests whose blobs all exist and are intact, and each of whose rows a catalog could hold, newest first. Adds
-    the errors of the others to `damaged`, by folder. With `store`, only manifests of that store count, and those that do not
-    say their store."""
+    the errors of the others to `damaged`, by folder. With `store`, only manifests of that store count, and those that name no
+    store."""
     for folder in folders(blobs):
         try:
             manifest = read(blobs, folder)
             if store is not None and manifest.store not in (None, store):
                 damaged[folder] = f"it is of another store, {manifest.store}"
                 continue
-            for piece in manifest.parts:
-                _decode(piece, _fetch(blobs, piece))
+            for part in manifest.parts:
+                _decode(part, _fetch(blobs, part))
         except CorruptStore as exc:
             damaged[folder] = str(exc)
         else:
@@ -251,9 +251,9 @@ def intact(blobs: Blobs, damaged: dict[str, str], *, store: str | None = None) -
 
 def batches(blobs: Blobs, manifest: Manifest, table: str) -> Iterator[list[dict[str, Any]]]:
     """The rows of a table, part by part in the order of its key. Raises BlobMissing, CorruptBlob."""
-    for piece in manifest.parts:
-        if piece.table == table:
-            yield _decode(piece, _fetch(blobs, piece))
+    for part in manifest.parts:
+        if part.table == table:
+            yield _decode(part, _fetch(blobs, part))
 
 
 def rows(blobs: Blobs, manifest: Manifest, table: str) -> Iterator[dict[str, Any]]:
@@ -268,36 +268,36 @@ def values(table: str, batch: Sequence[Mapping[str, Value]]) -> list[tuple[Value
     return [tuple(row[name] for name in columns) for row in batch]
 
 
-def _fetch(blobs: Blobs, piece: ManifestPart) -> pa.Buffer:
-    size = blobs.size(piece.key)
+def _fetch(blobs: Blobs, part: ManifestPart) -> pa.Buffer:
+    size = blobs.size(part.key)
     if size is None:
-        raise BlobMissing(piece.key)
-    if size != piece.size:  # a truncated file must not be mapped
-        raise CorruptBlob(piece.key, f"it holds {size} bytes, not {piece.size}")
-    data = blobs.get(piece.key)
-    if checksum(data) != piece.checksum:
-        raise CorruptBlob(piece.key, "its checksum does not match its bytes")
+        raise BlobMissing(part.key)
+    if size != part.size:  # a truncated file must not be mapped
+        raise CorruptBlob(part.key, f"it holds {size} bytes, not {part.size}")
+    data = blobs.get(part.key)
+    if checksum(data) != part.checksum:
+        raise CorruptBlob(part.key, "its checksum does not match its bytes")
     return data
 
 
-def _decode(piece: ManifestPart, data: pa.Buffer) -> list[dict[str, Any]]:
-    index = layout.read_index(piece.key, data, verify=False)
-    _check_format(piece.key, index)
+def _decode(part: ManifestPart, data: pa.Buffer) -> list[dict[str, Any]]:
+    index = layout.read_index(part.key, data, verify=False)
+    _check_format(part.key, index)
     try:
-        (part,) = index["parts"]
-        schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(index["schemas"][part["schema"]])))
-        wanted = _SCHEMAS[piece.table]
+        (message_part,) = index["parts"]
+        schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(index["schemas"][message_part["schema"]])))
+        wanted = _SCHEMAS[part.table]
         if [schema.field(name).type for name in wanted.names] != wanted.types:
-            raise ValueError(f"its columns are not those of the table {piece.table}")
+            raise ValueError(f"its columns are not those of the table {part.table}")
     except (pa.ArrowException, LookupError, OSError, TypeError, ValueError) as exc:
-        raise CorruptBlob(piece.key, f"its index does not describe a table ({exc!r})") from exc
-    message = data.slice(part["at"], part["length"])
-    batch = codec.decode(message, schema, key=piece.key, trusted=False)
-    if index.get("table") != piece.table or batch.num_rows != piece.rows:
-        raise CorruptBlob(piece.key, "its rows differ from those in the manifest's index")
+        raise CorruptBlob(part.key, f"its index does not describe a table ({exc!r})") from exc
+    message = data.slice(message_part["at"], message_part["length"])
+    batch = codec.decode(message, schema, key=part.key, trusted=False)
+    if index.get("table") != part.table or batch.num_rows != part.rows:
+        raise CorruptBlob(part.key, "its rows differ from those in the manifest's index")
     rows: list[dict[str, Any]] = batch.to_pylist()
     for row in rows:
-        check_row(piece.key, piece.table, row)
+        check_row(part.key, part.table, row)
     return rows
 
 

@@ -106,7 +106,7 @@ def _extent(row: _Row) -> None:
     if row["encoding"] not in (ARROW, PARQUET, GONE):
         raise ValueError(f"unknown encoding {row['encoding']!r:.100}")
     if (row["blob"] is not None) + (row["data"] is not None) != (row["encoding"] != GONE):
-        raise ValueError("it is in a blob or in the catalog, or nowhere if it is gone")
+        raise ValueError("expected its bytes in a blob or in the catalog, or nowhere if its encoding is 'gone'")
 
 
 def _writer(row: _Row) -> None:
@@ -120,7 +120,7 @@ def _producer(row: _Row) -> None:
         raise ValueError("expected the number of an append to be at least 0")
     answers = ProducerAnswers(row["answers"])
     if ProducerAnswers.of(tuple(answers)) != answers:
-        raise ValueError("its answers are not packed as a producer's are")
+        raise ValueError("expected its answers in the packed form of a producer's answers")
 
 
 def _request(row: _Row) -> None:

@@ -28,13 +28,13 @@ from anabranch.log.recovery.reload import reload
 from anabranch.model.ids import LogId, Micros, StreamId, WriterId
 from anabranch.runtime.ports import Runtime
 
-# What neither manifest nor blobs show of the time after the manifest.
+# What happened after the manifest and is in no blob, so that it can't be rebuilt.
 UNKNOWN: Final = (
     "commits small enough to be carried by the catalog (64 KiB, unless set otherwise): their events are lost",
     "streams and scopes created, scaled, sealed, truncated, renamed or deleted: they are as they were before",
-    "the progress and fences of writers: who goes on under later sequence numbers is refused as out of sequence",
-    "offsets given after the ends that the manifest knows: they are given again, to other events",
-    "what pipelines published and noted: begin them anew with --from where their sources went back",
+    "the progress and fences of writers: one that continues with later sequence numbers is refused as out of sequence",
+    "offsets assigned since the manifest: they are assigned again, to other events",
+    "results and checkpoints of pipelines: if a source lost events, start the pipeline over with --from",
 )
 
 

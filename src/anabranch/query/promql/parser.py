@@ -1,4 +1,4 @@
-"""Reads PromQL by the package promql-parser, into the nodes of `syntax`. Refuses what is not answered."""
+"""Parses PromQL with the package promql-parser into the nodes of `syntax`. Refuses what the engine does not support."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def parse_promql(text: str) -> PromNode:
-    """The query as a tree. Raises InvalidSql for one that can't be parsed or is not answered, TooLarge."""
+    """The query as a tree. Raises InvalidSql for one that can't be parsed or is not supported, TooLarge."""
     with optional("PromQL", "promql"):
         import promql_parser
     check_sql_text(text, what="the query", bytes_max=limits.SQL_BYTES_MAX)
@@ -46,7 +46,7 @@ def parse_promql(text: str) -> PromNode:
 
 
 def parse_selector(text: str) -> Selector:
-    """A selector without a range, as `match[]` has it. Raises InvalidSql."""
+    """A selector without a range, as in `match[]`. Raises InvalidSql."""
     found = parse_promql(text)
     if not isinstance(found, Selector) or found.range is not None:
         raise InvalidSql(f"expected a selector of series such as cpu{{host=\"a\"}}, got '{text:.80}'")

@@ -64,14 +64,16 @@ def json_answer(schema: str, description: str, status: str = "200") -> Mapping[s
 
 
 PLACE: Final = "`head`, `tail`, a stream cut, an event pointer, a time (ISO 8601, or µs since 1970)."
-BY: Final = query_parameter("by", {"type": "string", "enum": ["append", "event"]}, "Which time a time is.")
+BY: Final = query_parameter(
+    "by", {"type": "string", "enum": ["append", "event"]}, "What a time means: the append time, or the event time."
+)
 KEY: Final = header_parameter(
-    "Idempotency-Key", {"type": "string", "maxLength": 512}, "Asked again with it, nothing is done twice."
+    "Idempotency-Key", {"type": "string", "maxLength": 512}, "Repeating the request with the same key changes nothing."
 )
 OF_KEY: Final = {**query_parameter("key", TEXT, "The routing key."), "required": True}
 PAGE: Final = (
     query_parameter("limit", count_type(limits.CATALOG_PAGE_ROWS, limits.HTTP_PAGE_EVENTS), "Items on the page."),
-    query_parameter("after", TEXT, "The last name of the page before."),
+    query_parameter("after", TEXT, "The last name of the previous page."),
     query_parameter("pattern", TEXT, "A glob, such as `sensor-*`."),
     query_parameter("tag", TEXT, "`owner` or `owner=plant-7`."),
 )
@@ -93,9 +95,9 @@ READ: Final = (
     query_parameter(
         "limit",
         count_type(limits.HTTP_PAGE_EVENTS_MAX),
-        "Events on a page. JSON has pages of 100 without it; else all follow.",
+        "Events on a page. Default: 100 for JSON; other formats return all.",
     ),
-    query_parameter("columns", TEXT, "Names with commas."),
+    query_parameter("columns", TEXT, "Names, separated by commas."),
     query_parameter("between", TEXT, "`FROM..TO`: only events with an event time in it, TO exclusive."),
     query_parameter("format", {"type": "string", "enum": list(TYPES)}, "Instead of `Accept`."),
     query_parameter(
@@ -103,10 +105,16 @@ READ: Final = (
         FLAG,
         "Add `_pointer`, `_appended` and `_cut` to each event, or to Arrow `_segment`, `_offset`, `_appended`.",
     ),
-    query_parameter("follow", FLAG, "Go on and wait for more: NDJSON, Arrow, or server-sent events, which always do."),
     query_parameter(
-        "events_per_s", {"type": "number", "exclusiveMinimum": 0}, "At most so many events per second; not of a page."
+        "follow", FLAG, "Keep the response open and wait for more: NDJSON or Arrow. Server-sent events always do."
     ),
-    query_parameter("bytes_per_s", TEXT, "At most so many bytes of Arrow columns per second, as `2MB`; not of a page."),
-    header_parameter("Last-Event-ID", TEXT, "For `follow`: the cut to go on from."),
+    query_parameter(
+        "events_per_s",
+        {"type": "number", "exclusiveMinimum": 0},
+        "The maximum number of events per second; not for a page.",
+    ),
+    query_parameter(
+        "bytes_per_s", TEXT, "The maximum bytes of Arrow columns per second, such as `2MB`; not for a page."
+    ),
+    header_parameter("Last-Event-ID", TEXT, "For `follow`: the cut to continue from."),
 )

@@ -1,4 +1,4 @@
-"""The schemas of what the endpoints of events, streams, scopes and verbs take and answer, as OpenAPI 3.1 has them."""
+"""The schemas of what the endpoints of events, streams, scopes and verbs take and answer, in OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ CALL_SCHEMAS: Final[Mapping[str, Any]] = {
             "transaction": {
                 "type": "boolean",
                 "default": False,
-                "description": "The steps take place together, or, where one fails, not at all.",
+                "description": "All steps take effect together; if one fails, none does.",
             },
             "request": {"type": "string", "description": "As the header Idempotency-Key."},
         },

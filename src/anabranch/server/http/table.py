@@ -65,7 +65,7 @@ _APPEND: Final = (
     header_parameter(
         "Producer-Id", TEXT, "With the next two: the request takes effect once, however often it is sent."
     ),
-    header_parameter("Producer-Epoch", COUNT, "A later one fences off the one before."),
+    header_parameter("Producer-Epoch", COUNT, "A later epoch fences off earlier ones."),
     header_parameter("Producer-Seq", COUNT, "The request's number in the epoch, from 0."),
     header_parameter("Anabranch-Key", TEXT, "Of a raw event: its routing key, percent-encoded."),
     header_parameter("Anabranch-Time", TEXT, "Of a raw event: its event time."),
@@ -115,7 +115,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         parameters=(
             *PAGE,
             query_parameter("scope", TEXT, "Only those of one scope."),
-            query_parameter("internal", FLAG, "Those too that the store keeps for itself."),
+            query_parameter("internal", FLAG, "Also the store's own streams."),
         ),
         answers=json_answer("Streams", "A page of streams, in name order."),
     ),
@@ -165,7 +165,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint("GET", "/v1/openapi.json", openapi_document, None, "open", "openapi", "This description"),
     Endpoint("GET", "/docs", docs_page, None, "open", "docs", "This description as a page"),
-    Endpoint("GET", "/upload", upload_page, None, "open", "upload_page", "A page to upload a file on"),
+    Endpoint("GET", "/upload", upload_page, None, "open", "upload_page", "A page for uploading a file"),
     *QUERIES,
     *DURABLE_STREAMS,
     *INFLUX,

@@ -78,7 +78,7 @@ def _over_views(spark: SparkSession, store: Store, statement: Statement, others:
 def _with_outputs(spark: SparkSession, statement: Statement, frame: DataFrame) -> DataFrame:
     """The result with the column that says which of the statement's streams each row goes to."""
     if taken := [name for name in frame.columns if name.startswith("_output")]:
-        raise InvalidSql(f"a statement with side outputs has no column '{taken[0]}'", line=statement.query_line)
+        raise InvalidSql(f"a statement with side outputs can't have a column '{taken[0]}'", line=statement.query_line)
     view = f"anabranch_result_of_line_{statement.line}"
     frame.createOrReplaceTempView(view)
     sql = outputs_sql(statement.outputs, view)
@@ -114,7 +114,9 @@ def _check_hops(store: Store, statement: Statement, columns: StructType) -> None
 
 def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed: WindowedQuery) -> AnalyzedQuery:
     if statement.options.mode != "append":
-        raise InvalidSql("a statement with count_window, EMIT or DETECT has no mode = complete", line=statement.line)
+        raise InvalidSql(
+            "a statement with count_window, EMIT or DETECT can't have mode = complete", line=statement.line
+        )
     if statement.options.start_query is not None:
         try:
             store.queries.get(statement.options.start_query)

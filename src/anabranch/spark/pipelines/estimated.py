@@ -69,7 +69,7 @@ class _Rewriting:
                     inside[0],
                 )
         if not found:
-            raise self._error(f"shed goes with count, sum or avg: {_FORM}", self._begin)
+            raise self._error(f"shed requires count, sum or avg: {_FORM}", self._begin)
         for index in range(end, len(self._tokens)):  # HAVING
             if self._is_call(index):
                 last = closing(self._tokens, index + 1)
@@ -89,15 +89,14 @@ class _Rewriting:
             )
             named = token.text.upper()
             if token.token_type in _NOT_WITH and not compares:
-                raise self._error(f"a query with shed has no {named}: {_FORM}", index)
+                raise self._error(f"a query with shed can't have {named}: {_FORM}", index)
             if named == "EMIT" or (self._opens(index) and _REFUSED.fullmatch(token.text)):
                 raise self._error(
-                    f"{token.text} can't be estimated from a part of the events, as shed leaves them: leave shed out, or use "
-                    "count, sum and avg",
+                    f"{token.text} can't be estimated from a part of the events: omit shed, or use count, sum and avg",
                     index,
                 )
             if index > self._begin and named == "SELECT":
-                raise self._error(f"a query with shed has no subquery: {_FORM}", index)
+                raise self._error(f"a query with shed can't have a subquery: {_FORM}", index)
 
     def _from(self) -> int:
         depth = 0
@@ -110,7 +109,7 @@ class _Rewriting:
                 and self._tokens[index - 1].token_type is not TokenType.DISTINCT
             ):
                 return index
-        raise self._error(f"shed goes with: {_FORM}", self._begin)
+        raise self._error(f"shed requires: {_FORM}", self._begin)
 
     def _call_of(self, first: int, stop: int) -> int | None:
         """The last token of the aggregate that is this item, before its name."""

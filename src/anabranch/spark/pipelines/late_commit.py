@@ -40,12 +40,12 @@ _EARLIEST: Final = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class LateEventsSpec:
-    """Which late events are kept, and where. `sources` maps the id of each stream that the query reads to its event time column.
-    Without `windows` an event's own time decides whether it is late. `target` is the stream for late events: it has
-    those of the sources' columns that are kept, and `_watermark`. Given by id, it may be renamed.
+    """Which late events are kept, and where. `sources` maps the id of each stream that the query reads to its event time
+    column. Without `windows` an event's own time decides whether it is late. `target` is the stream for late events. It has
+    `_watermark`, and each column of the sources that is kept. If it is given by its id, it may be renamed.
 
-    With `lateness_us` windows take events until the watermark of the batch itself is so long past their end; else until
-    that of the batch before is, as Spark has it."""
+    A window takes events until the watermark passes its end. With `lateness_us` it takes them for that much longer, and the
+    watermark is the one of the batch itself. Without, it is the watermark of the previous batch, as in Spark."""
 
     target: StreamName | StreamId
     sources: Mapping[StreamId, str]
@@ -77,8 +77,8 @@ class LateEventsSpec:
 
 @dataclass(frozen=True, slots=True)
 class BatchRead:
-    """What a micro-batch read: for each stream, by id since it may have been renamed, the events between two cuts. `watermark_us` is that of the batch before,
-    for which Spark drops late events, and `own_watermark_us` its own."""
+    """What a micro-batch read: for each stream, by its id, the events between two cuts. `watermark_us` is the watermark of the
+    previous batch, behind which Spark drops events; `own_watermark_us` is the one of this batch."""
 
     watermark_us: int
     parts: Mapping[StreamId, tuple[StreamCut, StreamCut]]
@@ -124,18 +124,18 @@ def _entry(checkpoint: CheckpointFolder, batch: int) -> _Entry:
     return _Entry(watermark_us, tuple(SourceOffset.from_json(each) for each in offsets if "cut" in each))
 
 
-def late_publication(opened: Store, account: LateEventsSpec, read: BatchRead, hold: HeldLease) -> Publication | None:
+def late_publication(opened: Store, spec: LateEventsSpec, read: BatchRead, hold: HeldLease) -> Publication | None:
     """The batch's late events, staged under `hold`; None if there are none. Raises StreamNotFound, InvalidArgument if
-    the time column in `account` is not the stream's event time, Truncated, CorruptStore."""
-    target = opened.streams.get(account.target)
+    the time column in `spec` is not the stream's event time, Truncated, CorruptStore."""
+    target = opened.streams.get(spec.target)
     stager = opened.stager(target.id, lease=hold.lease)
-    lateness_us = account.lateness_us
+    lateness_us = spec.lateness_us
     watermark_us = read.watermark_us if lateness_us is None else read.own_watermark_us - lateness_us
-    for source, time in account.sources.items():
+    for source, time in spec.sources.items():
         if source in read.parts:
             start, end = read.parts[source]
             names = [column for column in target.schema.columns.names if column != WATERMARK_COLUMN]
-            for rows in _late_rows(opened, start, end, time, names, account.windows, watermark_us):
+            for rows in _late_rows(opened, start, end, time, names, spec.windows, watermark_us):
                 stager.write(rows)
                 hold.renew()
     staged = stager.finish()
@@ -158,7 +158,7 @@ def _late_rows(
         raise InvalidArgument(f"late events of '{view.info.name}' are recognized by its event time, not by '{time}'")
     columns = pa.schema([field for field in stored.columns if field.name in names])
     wanted = columns if time in columns.names else columns.append(stored.columns.field(time))
-    # A late event's time is at most the watermark: its window has ended, or without windows its own time decides.
+    # A late event's time is at most the watermark, with windows and without: no later extents have to be read.
     selection = Selection(wanted, time=time, between=(_EARLIEST, watermark_us + 1))
     ranges = (ScanRange(*each) for each in cuts.ranges(view, start, end))
     for _, rows in read_rows(opened, view, ranges, selection):

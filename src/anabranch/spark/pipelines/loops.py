@@ -1,4 +1,4 @@
-"""Finds pipelines whose results come back to them through others: a loop, in which events would go round for ever.
+"""Finds loops: pipelines whose results come back to them through other pipelines, so that events would loop forever.
 
 A statement may feed back only where it says so (FEEDBACK), since then its events carry how often they went round. Imports neither
 Spark nor SQL parsing.
@@ -18,7 +18,7 @@ from anabranch.store import Store
 
 __all__ = ["Flow", "find_loop", "refuse_loops"]
 
-_HINT: Final = "have one of their statements lead back with: FEEDBACK WITHIN 10 HOPS INTO scope.name WHEN condition"
+_HINT: Final = "close the loop in one of their statements with: FEEDBACK WITHIN 10 HOPS INTO scope.name WHEN condition"
 
 
 class Flow(NamedTuple):
@@ -62,7 +62,7 @@ def refuse_loops(store: Store, name: str, outputs: Sequence[PipelineOutput]) -> 
         loop = find_loop(flows, flow)
         if loop is not None:
             way = " → ".join(f"{each.name} (by '{each.pipeline}')" for each in loop)
-            raise InvalidSql(f"events of {loop[-1].name} would go round for ever: {way}; {_HINT}", line=output.line)
+            raise InvalidSql(f"events of {loop[-1].name} would loop forever: {way}; {_HINT}", line=output.line)
 
 
 def _flows(store: Store, pipeline: str, output: PipelineOutput) -> Iterator[Flow]:

@@ -1,6 +1,6 @@
-"""Prepares a pipeline's queries before they start: result streams, starting places and checkpoint folders.
+"""Prepares a pipeline's queries before they start: result streams, starting positions and checkpoint folders.
 
-These are fixed once for each generation; every later run of the generation finds the same.
+These are fixed once for each generation; every later run of the generation uses the same ones.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from anabranch.model.names import StreamName
 from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.analyze import AnalyzedQuery, analyze
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint, output_checkpoint_text
-from anabranch.spark.pipelines.late_account import late_account
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
+from anabranch.spark.pipelines.late_spec import late_spec
 from anabranch.spark.pipelines.plan import Step, resolve_starts
 from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, get, note_made, save
 from anabranch.spark.pipelines.result_streams import check_streams, create_streams
@@ -51,10 +51,10 @@ class PreparedQuery:
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
-        """The streams that it writes, other than by feedback."""
+        """The streams that the statement writes, other than by feedback."""
         if self.late is None:
             return (self.target, *self.sides)
-        assert not isinstance(self.late.target, StreamName), "what is prepared is known by its id"
+        assert not isinstance(self.late.target, StreamName), "a prepared statement names its streams by id"
         return (self.target, *self.sides, self.late.target)
 
 
@@ -74,10 +74,10 @@ def prepare(
 ) -> dict[str, PreparedQuery]:
     """Prepare every step, in order. If it fails, the streams that it created are deleted. `events_max`: see `SourceReads`.
     `checkpoints` is the folder or URL for the checkpoints of a new generation, None for the default. `held`: see
-    `create_streams`. `also`: other pipelines may feed the targets too. With `flush`, and with `once` for statements all
-    of whose sources are sealed, the run closes all windows at its end. A `deployed` query may have a hot standby.
+    `create_streams`. `also`: other pipelines may feed the targets too. The run closes all windows at its end with `flush`,
+    and with `once` for statements whose sources are all sealed. A `deployed` query may have a hot standby.
 
-    Raises InvalidSql, InvalidArgument for a starting place that does not fit, StreamHasPipeline, Conflict.
+    Raises InvalidSql, InvalidArgument for a starting position that does not fit, StreamHasPipeline, Conflict.
     """
     known = {output.target: output for output in row.outputs}
     feeders = StreamFeeders.beside(store, row.name)
@@ -153,8 +153,8 @@ def check_present(spark: SparkSession, store: Store, row: PipelineRow | None, na
 def prepare_standby(
     spark: SparkSession, store: Store, step: Step, output: PipelineOutput, follow: FollowedRun
 ) -> PreparedQuery:
-    """Prepare a statement of a running pipeline to follow that run; `output` is the one of the pipeline's row, with the
-    checkpoint of the standby. Changes nothing. Raises InvalidSql, InvalidArgument."""
+    """Prepare a statement to follow its run in another process. `output` is the statement's output in the pipeline's row, but
+    with the checkpoint of the standby. Changes nothing. Raises InvalidSql, InvalidArgument."""
     own = _folder(output_checkpoint(store, output.checkpoint))
     query, late = _analyzed(spark, store, step, SourceReads(output.starts, follow=follow, await_standby=own))
     assert output.target_id is not None, "the pipeline runs"
@@ -168,8 +168,8 @@ def prepare_standby(
 
 
 def _ends(store: Store, step: Step, ended: Collection[StreamName], *, flush: bool) -> Mapping[str, str] | None:
-    """Where each source that the pipeline does not write ends in this run, if all windows are to be closed there; else
-    None. `ended` are the streams whose statements close theirs."""
+    """Where this run stops reading each source that the pipeline does not write itself, if the run closes all windows at its
+    end; else None. `ended` are the streams of statements that close their windows too."""
     outside = [name for name in step.statement.sources.values() if name not in step.internal]
     sealed = step.internal <= set(ended) and all(store.streams.get(name).sealed for name in outside)
     return {str(name): str(store.cuts.tail(name)) for name in outside} if flush or sealed else None
@@ -179,11 +179,11 @@ def _analyzed(
     spark: SparkSession, store: Store, step: Step, reads: SourceReads
 ) -> tuple[AnalyzedQuery, LateEventsSpec | None]:
     query = analyze(spark, store, step, reads)
-    return query, late_account(store, step, query.frame)
+    return query, late_spec(store, step, query.frame)
 
 
 def _folder(checkpoint: CheckpointFolder) -> str | None:
-    """Its path; None if it is in a bucket."""
+    """The path of the checkpoint folder; None if it is in a bucket."""
     return None if "://" in checkpoint.text else checkpoint.text
 
 
@@ -221,14 +221,14 @@ def _fed(made: Mapping[str, PreparedQuery]) -> list[StreamId]:
 
 
 def _settle(store: Store, row: PipelineRow, made: Mapping[str, PreparedQuery]) -> None:
-    """Make the generation's starting places final. Idempotent: repeating it after a crash has the same result."""
-    before = get(store.catalog, row.name)  # its checkpoints may be those of a replay, in a folder of their own
+    """Make the generation's starting positions final. Idempotent: repeating it after a crash has the same result."""
+    before = get(store.catalog, row.name)  # a replay's checkpoints are in another folder, which also becomes unused
     left = () if before is None else tuple(output for output in before.outputs if output.checkpoint)
     save(store.catalog, row)  # from here on the previous generation is abandoned
     if row.restart.replace:
         for stream in _fed(_begun(row, made)):
             store.streams.truncate(stream, store.cuts.tail(stream))
-    if row.restart.only is None:  # else some go on with theirs; a new generation has folders of its own
+    if row.restart.only is None:  # else some statements continue from their checkpoints
         roots = (output_checkpoint(store, output.checkpoint).above(2) for output in (*left, *row.outputs))
         for root in {root.text: root for root in roots}.values():
             root.empty()
@@ -246,7 +246,7 @@ def _reached(spark: SparkSession, store: Store, output: PipelineOutput) -> Check
     why_not = configure_access(spark, place.text)
     if why_not is not None:
         raise InvalidArgument(
-            f"Spark can't keep checkpoints in {place.for_spark}: {why_not}. Or name a folder that every machine of the "
-            "job sees by checkpoints="
+            f"Spark can't keep checkpoints in {place.for_spark}: {why_not}. Or pass checkpoints= with a folder that "
+            "all machines of the job see"
         )
     return place

@@ -356,7 +356,7 @@ def refuse_changed(row: PipelineRow, outputs: Sequence[PipelineOutput]) -> None:
     lines = [output.line for output in outputs if output.target in changed]
     where = f" (line {lines[0]})" if lines else ""
     raise InvalidArgument(
-        f"the statement for {changed[0]}{where} is not the one that pipeline '{row.name}' has checkpoints of; start over "
+        f"the statement for {changed[0]}{where} has changed since pipeline '{row.name}' wrote its checkpoints; start over "
         f"with --from head (or another place), with: anabranch pipeline reset {row.name}, or under another --name"
     )
 

@@ -20,9 +20,7 @@ def replay_steps(steps: Sequence[Step], version: int) -> tuple[Step, ...]:
     back again."""
     for step in steps:
         if step.statement.feedback:
-            raise InvalidSql(
-                "results that are fed back can't be built anew beside the present ones", line=step.statement.line
-            )
+            raise InvalidSql("a statement with FEEDBACK can't be replayed", line=step.statement.line)
     written = {name for step in steps for name in step.statement.targets}
 
     def name(before: StreamName) -> StreamName:

@@ -15,8 +15,8 @@ from anabranch.errors import InvalidArgument, InvalidSql, NotFound, StreamExists
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
-from anabranch.spark.pipelines.late_account import late_schema
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
+from anabranch.spark.pipelines.late_spec import late_schema
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.types import stored_columns

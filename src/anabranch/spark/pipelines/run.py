@@ -139,7 +139,7 @@ def run(
         files=files or {},
     )
     if flush and not once:
-        raise InvalidArgument("flush goes with once: it closes the windows that are open at the end of such a run")
+        raise InvalidArgument("flush requires once: it closes the windows that are open at the end of such a run")
     require_own(store, "a pipeline")
     if isinstance(store, Store):
         return _run(store, asked, spark, owned=False)
@@ -307,7 +307,7 @@ def _restart(
     if places is None:
         if replace:
             raise InvalidArgument(
-                "replace goes with a place to start from: its results take the place of the earlier ones"
+                "replace requires a place to start from: the results from there replace the earlier ones"
             )
         return None if only is None else Restart((), by, False, tuple(sorted(only)))
     several = isinstance(places, Sequence) and not isinstance(places, str | EventPointer)

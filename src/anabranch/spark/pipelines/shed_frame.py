@@ -52,12 +52,12 @@ def refuse_unestimated(frame: DataFrame, statement: Statement) -> None:
     for node in _nodes(frame._jdf.queryExecution().analyzed()):
         kind = str(node.getClass().getSimpleName())
         if kind.startswith(_REFUSED_NODES):
-            raise InvalidSql(f"a query with shed has no {kind.lower()}", line=statement.query_line)
+            raise InvalidSql(f"a query with shed can't have {kind.lower()}", line=statement.query_line)
         if kind == "Aggregate":
             for function in _aggregates(node.aggregateExpressions()):
                 if function not in _AGGREGATES:
                     raise InvalidSql(
-                        f"{function} can't be estimated from a part of the events, as shed leaves them: leave shed out, or "
+                        f"{function} can't be estimated from a part of the events: omit shed, or "
                         "use count, sum and avg",
                         line=statement.query_line,
                     )

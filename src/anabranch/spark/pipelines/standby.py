@@ -76,7 +76,7 @@ _VARYING: Final = frozenset(
 
 
 def refuse_unfollowable(steps: Sequence[Step]) -> None:
-    """Raise InvalidArgument if a statement computes from the same events not always the same."""
+    """Raise InvalidArgument if a statement's results may differ between two runs over the same events."""
     for step in steps:
         statement = step.statement
         if statement.tables:
@@ -91,7 +91,7 @@ def refuse_unfollowable(steps: Sequence[Step]) -> None:
         words = {text.lower() for _, text in query_words(statement)}
         if found := sorted(words & _VARYING):
             raise InvalidArgument(
-                f"the statement for {step.target} uses {found[0]}, which gives each run another value"
+                f"the statement for {step.target} uses {found[0]}, whose value differs from run to run"
             )
 
 
@@ -202,7 +202,9 @@ class Standby:
         heartbeat = Heartbeat(store.catalog, store.runtime, self._name, holder)
         try:
             if row.generation != before.generation or _checkpoints(row) != _checkpoints(before):
-                raise Conflict(f"pipeline '{self._name}' has other checkpoints than those that its standby followed")
+                raise Conflict(
+                    f"pipeline '{self._name}' has started over with new checkpoints, which its standby did not follow"
+                )
             self._role.become("leads")
             for output in row.outputs:
                 self._finish_planned(output)
@@ -233,7 +235,7 @@ class Standby:
         return pipeline
 
     def stop(self) -> None:
-        """Follow no more, and remove the checkpoints, unless the row may name them."""
+        """Stop following, and remove the checkpoints unless the pipeline's row may name them."""
         self._role.become("ended")
         for query in self._queries.values():
             query.stop()

@@ -38,10 +38,10 @@ def start(
     run: tuple[str, str],
     follow: Callable[[BatchHandler], BatchHandler] | None = None,
 ) -> StreamingQuery:
-    """Start a prepared query under `name`, in the run of the pipeline that has this name and token. `trigger_us` is the time
-    between micro-batches of a statement without one of its own. In a run that follows another, `follow` makes what
-    publishes a batch into what decides whether to, and the sources pause between batches. Raises InvalidSql for anything
-    that Spark refuses only at this point."""
+    """Start a prepared query under `name`. `run` is the name of its pipeline and the token of the run. `trigger_us` is the time
+    between micro-batches of a statement without an own trigger. In a run that follows another, `follow` wraps the handler
+    that publishes a batch in one that decides whether to publish it, and the sources pause between batches. Raises InvalidSql
+    for anything that Spark refuses only at this point."""
     statement = step.statement
     # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
@@ -74,15 +74,15 @@ def start(
 
 
 def _handler(store: Store, statement: Statement, options: Mapping[str, str], *, follows: bool) -> BatchHandler | None:
-    """What publishes a micro-batch, if that is not the sink."""
+    """The handler that publishes a micro-batch; None if the sink publishes it."""
     if statement.windowed is not None:
         results = padded(statement, statement.windowed.results)
         retrain = statement.options.start_query
-        found = None if retrain is None else lambda: _start_query(store, retrain)
-        return WindowResults(results, statement.arguments, options, found)
+        on_drift = None if retrain is None else lambda: _start_query(store, retrain)
+        return WindowResults(results, statement.arguments, options, on_drift)
     return partial(publish, options=options, replace=statement.options.mode == "complete") if follows else None
 
 
 def _start_query(store: Store, name: str) -> None:
-    """Raises QueryNotFound if it was deleted, which ends the statement."""
+    """Start the query. If it was deleted, the statement ends with QueryNotFound."""
     store.queries.start(name)

@@ -25,7 +25,9 @@ def with_versions(frame: DataFrame, info: StreamInfo, line: int) -> DataFrame:
     without a time are left out. Raises InvalidSql if the stream has no key or no event time."""
     key, time = info.schema.key, info.schema.time
     if key is None or time is None:
-        raise InvalidSql(f"VERSIONS needs a stream with a key and an event time; '{info.name}' has not both", line=line)
+        raise InvalidSql(
+            f"VERSIONS needs a stream with a key and an event time; '{info.name}' lacks one of them", line=line
+        )
     column = functions.col(f"`{time}`")
     # A key is in one segment at a time; a later segment has a higher number.
     rows = Window.partitionBy(functions.col(f"`{key}`")).orderBy(column, "_segment", "_offset")

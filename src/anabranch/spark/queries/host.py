@@ -414,7 +414,7 @@ class QueryHost:
         return None
 
     def _answer_questions(self) -> None:
-        """Have a driver answer what is asked. Where there is none, one is started for it, which then is a spare one."""
+        """Have a driver answer the pending questions. If there is no driver, one is started, which then stays as a spare."""
         try:
             questions = open_questions(self._store.catalog, self._store.runtime.clock.now())
             for each in questions:

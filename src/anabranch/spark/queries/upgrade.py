@@ -93,14 +93,14 @@ def _changed(before: Step, after: Step, restarting: Mapping[str, str]) -> Statem
         return StatementPlan(after.target, new.line, verdict, reason)  # type: ignore[arg-type]
 
     if old.options.mode != new.options.mode:
-        return found("refused", f"mode = {new.options.mode} can't follow on results of mode = {old.options.mode}")
+        return found("refused", f"mode = {new.options.mode} can't continue results of mode = {old.options.mode}")
     for option in ("key", "time"):
         was, now = getattr(old.options, option), getattr(new.options, option)
         if was != now:
             return found("refused", f"its result stream has {option} = {was or 'none given'}, and can't have {now}")
     for name in map(str, new.sources.values()):
         if name in restarting and restarting[name] != after.target:
-            return found("restarts", f"it reads {name}, which {restarting[name]} writes anew")
+            return found("restarts", f"it reads {name}, which the statement for {restarting[name]} recomputes")
     if (reason := _outputs_changed(old, new)) is not None:
         return found("restarts", reason)
     same = query_words(old) == query_words(new) and old.arguments == new.arguments
@@ -111,12 +111,10 @@ def _changed(before: Step, after: Step, restarting: Mapping[str, str]) -> Statem
     if same and not joins and new.windowed is None and before.internal == after.internal:
         return found("keeps state", "the changed watermark holds from here on")
     if same:
-        return found(
-            "restarts", "the changed watermark would not hold for the state of a join or of windows with own triggers"
-        )
+        return found("restarts", "the changed watermark would not hold for the state of a join or of windows with EMIT")
     if is_stateless(old) and is_stateless(new) and list(old.sources.values()) == list(new.sources.values()):
-        return found("keeps state", "it has none: it goes on where it is, and its earlier results stay as they are")
-    return found("restarts", "its query has changed, and the state of the old one is not that of the new one")
+        return found("keeps state", "it has no state: it continues where it is, and its earlier results stay unchanged")
+    return found("restarts", "its query has changed, so the old state does not fit")
 
 
 def _outputs_changed(old: Statement, new: Statement) -> str | None:

@@ -111,13 +111,15 @@ class FollowedBatches:
     def _counted(self, number: int, start: SourceOffset, end: SourceOffset) -> SourceOffset:
         self._repeats += 1
         if end == start and self._repeats > _REPEATS_MAX:
-            raise Conflict(f"the standby of '{self._run.pipeline}' does not come to the leader's batch {number}")
+            raise Conflict(f"the standby of '{self._run.pipeline}' can't reproduce the leader's batch {number}")
         return end
 
     def _refuse_behind(self, number: int) -> None:
         planned = [int(name) for name in self._leader.names("offsets") if name.isdigit()]
         if planned and max(planned) > number and self._leader.read(f"offsets/{number}") is None:
-            raise Conflict(f"the standby of '{self._run.pipeline}' is behind what the leader keeps: batch {number}")
+            raise Conflict(
+                f"the standby of '{self._run.pipeline}' is too far behind: the leader no longer has batch {number}"
+            )
 
 
 def _offset_in(text: str, start: SourceOffset) -> SourceOffset:

@@ -92,16 +92,18 @@ class CatalogContract:
         log = new_stream(self.catalog)
         told = threading.Event()
         tells = self.catalog.on_change(told.set)
-        assert not self.catalog.on_change(lambda: None), "it tells the first only"
+        assert not self.catalog.on_change(lambda: None), "only the first callback is registered"
         if other is None or not tells:  # in memory, or where the system can't: readers poll
             return
         for _ in range(3):
             told.clear()  # also of what was committed before
             append(other, part(log))
-            assert told.wait(60), "another process's commit was not told"
+            assert told.wait(60), "another process's commit was not reported"
         other.close()
         self.catalog.close()
-        assert not any(each.name.endswith("listener") for each in threading.enumerate()), "it listens after its end"
+        assert not any(each.name.endswith("listener") for each in threading.enumerate()), (
+            "it still listens after it was closed"
+        )
 
     def test_two_openings_share_one_order(self) -> None:
         other = self.again()

@@ -29,7 +29,7 @@ def import_data_file(
     try:
         reader = ParquetReader(file.name, data)
         if reader.rows != file.stop - file.start:
-            raise CorruptArchive(place, file.name, f"holds {reader.rows:,} events, not as many as it is to")
+            raise CorruptArchive(place, file.name, f"holds {reader.rows:,} events, not {file.stop - file.start:,}")
         if runtime.sealer is None:
             blobs.put(key, [data])
             return FileLocation(key, data.size, file.checksum)

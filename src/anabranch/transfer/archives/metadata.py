@@ -135,7 +135,7 @@ def _signer(place: str, document: Any, digest: str) -> str | None:
     except (KeyError, TypeError, ValueError) as exc:
         raise CorruptArchive(place, METADATA, "has a signature that can't be read") from exc
     if not good:
-        raise CorruptArchive(place, METADATA, "has a signature that does not fit it")
+        raise CorruptArchive(place, METADATA, "has a signature that does not match it")
     return str(key.hex())
 
 

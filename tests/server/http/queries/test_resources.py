@@ -258,7 +258,7 @@ def test_a_query_is_deleted_at_once_or_by_its_host(http: httpx.Client, store: St
         ({"sql": SQL, "from": []}, "'from' is a place"),
         ({"sql": SQL, "from": [True]}, "'from' is a place"),
         ({"sql": SQL, "by": "luck"}, "by"),
-        ({"sql": SQL, "replace": True}, "goes with a place"),
+        ({"sql": SQL, "replace": True}, "requires a place"),
         ({"sql": SQL, "parameters": {"a": 1}}, "argument 'parameters'"),
     ],
 )
@@ -298,7 +298,7 @@ def test_a_replay_is_a_query_until_it_takes_over(http: httpx.Client, store: Stor
     ):
         refused = http.request("POST" if path else "PUT", f"{MEANS}{path}", json=body)
         assert (refused.status_code, "is being replayed by 'means-replay-2'" in refused.text) == (409, True), path
-    assert "is a replay, and takes the place of 'means'" in http.put(f"{MEANS}-replay-2", json={"sql": "y"}).text
+    assert "is a replay that will replace 'means'" in http.put(f"{MEANS}-replay-2", json={"sql": "y"}).text
     unknown = http.post(f"{MEANS}/upgrade", json={"sql": "x", "replay": "head", "from": "head"})
     assert (unknown.status_code, "'from' is not expected here" in unknown.text) == (400, True)
     assert http.delete(MEANS).status_code == 204

@@ -159,7 +159,7 @@ def test_an_index_has_no_time_from_which_a_catalog_can_not_count_on(tmp_path: Pa
     blobs = LocalBlobs(tmp_path / "river" / "blobs", Runtime())
     edited(blobs, tmp_path / "river" / "blobs", **{name: (1 << 63) - 1})
     (tmp_path / "river" / "catalog.db").unlink()
-    with pytest.raises(NotFound, match="its time is later"):
+    with pytest.raises(NotFound, match="its time is too late"):
         rebuild(tmp_path / "river")
 
 

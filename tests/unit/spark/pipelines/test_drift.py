@@ -149,5 +149,5 @@ def test_what_the_clause_can_not_say_is_refused_at_its_line(old: str, new: str, 
 
 
 def test_only_drift_starts_a_query() -> None:
-    with pytest.raises(InvalidSql, match="start_query goes with DETECT DRIFT"):
+    with pytest.raises(InvalidSql, match="start_query requires DETECT DRIFT"):
         parse("CREATE STREAM a.b WITH (start_query = x) AS SELECT * FROM STREAM iot.sensors")

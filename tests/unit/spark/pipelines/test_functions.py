@@ -119,13 +119,13 @@ def test_declarations_that_are_refused(text: str, message: str) -> None:
         (HANDLED, "line 1: handler = Alerts: expected a function that the file declares"),
         (
             ALERTS + HANDLED.replace("Alerts", "alerts, mode = complete"),
-            "line 2: a statement with a handler has no mode",
+            "line 2: a statement with a handler can't have mode",
         ),
         (
             ALERTS
             + HANDLED.replace("SELECT device", "SELECT device, count(*) AS n")
             + " GROUP BY device, count_window(10)",
-            "line 2: a statement with such windows has no handler",
+            "line 2: a statement with count_window, EMIT or DETECT can't have a handler",
         ),
     ],
 )

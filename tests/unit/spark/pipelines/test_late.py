@@ -1,4 +1,4 @@
-"""The account of late events, held to the definition of a window."""
+"""Which events are late, compared with the definition of a window."""
 
 from __future__ import annotations
 

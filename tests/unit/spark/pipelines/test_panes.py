@@ -158,10 +158,10 @@ def test_sessions_and_windows_of_events_have_panes_too(call: str, name: str) -> 
         ("GROUP BY window(at, '1 minute') EMIT DISCARDING, RETRACTING", "twice the same"),
         ("GROUP BY window(at, '1 minute') EMIT DISCARDING,", "expected after EMIT"),
         ("GROUP BY window(at, '1 minute') EMIT CHANGES", "expected after EMIT"),
-        ("GROUP BY window(at, '1 minute'), session_window(at, '1 minute') EMIT DISCARDING", "windows of one kind"),
-        ("GROUP BY k EMIT DISCARDING", "windows of one kind"),
-        ("GROUP BY count_window(5) EMIT LATE WITHIN '1 minute'", "LATE WITHIN goes with windows of time"),
-        ("GROUP BY count_window(5), window(at, '1 minute') EMIT DISCARDING", "windows of one kind"),
+        ("GROUP BY window(at, '1 minute'), session_window(at, '1 minute') EMIT DISCARDING", "exactly one kind of window"),
+        ("GROUP BY k EMIT DISCARDING", "exactly one kind of window"),
+        ("GROUP BY count_window(5) EMIT LATE WITHIN '1 minute'", "LATE WITHIN requires windows of time"),
+        ("GROUP BY count_window(5), window(at, '1 minute') EMIT DISCARDING", "both count_window and other windows"),
     ],
 )
 def test_what_emit_can_not_do_is_refused_at_its_line(query: str, message: str) -> None:

@@ -212,7 +212,7 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
         ("CREATE STREAM s.a\nINTO s.b AS SELECT 1 FROM STREAM s.c", 2, "WHEN"),
         ("CREATE STREAM s.a\nINTO s.b WHEN AS SELECT 1 FROM STREAM s.c", 2, "condition"),
         ("CREATE STREAM s.a INTO s.b WHEN x INTO s.b WHEN y AS SELECT 1 FROM STREAM s.c", 1, "twice"),
-        ("CREATE STREAM s.a INTO LATE s.b INTO LATE s.d AS SELECT 1 FROM STREAM s.c", 1, "one stream"),
+        ("CREATE STREAM s.a INTO LATE s.b INTO LATE s.d AS SELECT 1 FROM STREAM s.c", 1, "at most one INTO LATE"),
         ("CREATE STREAM s.a WITH (late = false) INTO LATE s.b AS SELECT 1 FROM STREAM s.c", 1, "late = false"),
         ("CREATE STREAM s.a WITH (mode = complete) INTO s.b WHEN x AS SELECT 1 FROM STREAM s.c", 1, "complete"),
         ("CREATE STREAM s.a INTO s.c WHEN x AS SELECT 1 FROM STREAM s.c", 1, "circle.*FEEDBACK WITHIN 10 HOPS"),
@@ -227,7 +227,7 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
         (
             "CREATE STREAM s.a FEEDBACK WITHIN 2 HOPS INTO s.c WHEN x\nINTO s.b WHEN y AS SELECT 1 FROM STREAM s.c",
             2,
-            "INTO comes before FEEDBACK",
+            "write INTO before FEEDBACK",
         ),
         ("CREATE STREAM s.a FEEDBACK WITHIN 2 HOPS INTO s.a WHEN x AS SELECT 1 FROM STREAM s.c", 1, "twice"),
     ],

@@ -38,7 +38,7 @@ ACTIONS: Final = (
     ("CancelFlightInfo", "Stop a query: CancelFlightInfoRequest of Flight."),
     ("CloseSession", "Does nothing: there are no sessions."),
 )
-_NO_CHANGES: Final = "queries change nothing; append by Flight's DoPut, or by the other calls of the broker"
+_NO_CHANGES: Final = "queries are read-only; append with Flight's DoPut, or with another call of the broker"
 _CLOSED: Final = b"\x08\x01"  # CloseSessionResult with the status CLOSED
 
 

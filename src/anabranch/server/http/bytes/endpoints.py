@@ -32,18 +32,20 @@ _COMPLETE: Final = header_parameter(
     "Upload-Complete", {**TEXT, "enum": ["?0", "?1"]}, "Whether the file ends with this body."
 )
 _CHECKSUM: Final = header_parameter(
-    "Upload-Checksum", TEXT, "`sha1` or `sha256`, and the body's in base64: verified first."
+    "Upload-Checksum", TEXT, "`sha1` or `sha256`, and the body's checksum in base64. It is verified first."
 )
 _DIGEST: Final = header_parameter(
-    "Repr-Digest", TEXT, "`sha-256=:BASE64:` of the whole file: verified before it is finished."
+    "Repr-Digest", TEXT, "`sha-256=:BASE64:` of the whole file. It is verified before the upload is finished."
 )
 _KEY: Final = header_parameter(
-    "Idempotency-Key", {"type": "string", "maxLength": 512}, "Asked again with it, it exists."
+    "Idempotency-Key",
+    {"type": "string", "maxLength": 512},
+    "Repeating the request with the same key returns the upload that exists.",
 )
 
 BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
-        *("POST", _PATH, upload.create, None, "verb", "create_upload", "Upload a file, or begin to"),
+        *("POST", _PATH, upload.create, None, "verb", "create_upload", "Upload a file, or start an upload"),
         parameters=(
             _LENGTH,
             header_parameter("Upload-Defer-Length", {**TEXT, "enum": ["1"]}, "The length comes later."),
@@ -54,13 +56,13 @@ BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
             _KEY,
         ),
         body=_BODY,
-        answers={"201": {"description": "It exists; `Upload-Offset` bytes are durable."}},
+        answers={"201": {"description": "The upload exists; `Upload-Offset` bytes are durable."}},
         headers=_HEADERS,
     ),
     Endpoint(
-        *("PATCH", _PATH, upload.append, "write", "stream", "append_upload", "Go on with an upload at its offset"),
+        *("PATCH", _PATH, upload.append, "write", "stream", "append_upload", "Continue an upload at its offset"),
         parameters=(
-            {**header_parameter("Upload-Offset", COUNT, "How many bytes it has."), "required": True},
+            {**header_parameter("Upload-Offset", COUNT, "How many bytes the upload has."), "required": True},
             _LENGTH,
             _COMPLETE,
             _CHECKSUM,
@@ -71,17 +73,30 @@ BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         headers=_HEADERS,
     ),
     Endpoint(
-        *("HEAD", _PATH, upload.head, "read", "stream", "head_bytes", "How far an upload is; what a download says"),
-        answers={"200": {"description": "All of it is there."}, "204": {"description": "It is not finished."}},
+        *(
+            "HEAD",
+            _PATH,
+            upload.head,
+            "read",
+            "stream",
+            "head_bytes",
+            "The offset of an upload, or the headers of a download",
+        ),
+        answers={
+            "200": {"description": "The file is complete."},
+            "204": {"description": "The upload is not finished."},
+        },
         headers=_HEADERS,
     ),
     Endpoint(
         *("GET", _PATH, download, "read", "stream", "download", "Download a byte stream, or a range of it"),
         parameters=(
             header_parameter(
-                "Range", TEXT, "`bytes=FIRST-LAST`, `bytes=FIRST-`, `bytes=-COUNT`. Of several, all is sent."
+                "Range",
+                TEXT,
+                "`bytes=FIRST-LAST`, `bytes=FIRST-`, `bytes=-COUNT`. With several ranges, all bytes are sent.",
             ),
-            header_parameter("If-Range", TEXT, "An ETag: the range is of that state, or all is sent."),
+            header_parameter("If-Range", TEXT, "An ETag: if it no longer matches, all bytes are sent."),
             header_parameter("If-None-Match", TEXT, "An ETag."),
             header_parameter("If-Match", TEXT, "An ETag."),
         ),

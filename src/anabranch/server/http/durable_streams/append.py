@@ -110,7 +110,7 @@ def _write_alone(store: Store, stream: DurableStream, table: pa.Table, expected:
 def _checked(stream: DurableStream, headers: Headers, body: bytes) -> list[bytes]:
     kind = headers.get("content-type")
     if not kind:
-        raise InvalidArgument("expected a Content-Type: that of the stream")
+        raise InvalidArgument("expected the Content-Type of the stream")
     if not same_type(kind, stream.config.content_type):
         raise HttpRefusal(
             409, "content_type_mismatch", f"the stream holds {stream.config.content_type}, not '{kind:.100}'"

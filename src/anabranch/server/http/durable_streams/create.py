@@ -16,12 +16,12 @@ from anabranch.server.http.calls import done
 from anabranch.server.http.durable_streams.append import write
 from anabranch.server.http.durable_streams.config import StreamConfig, config_of_headers, same_type
 from anabranch.server.http.durable_streams.forks import (
-    AskedFork,
+    ForkRequest,
     StreamGone,
-    asked_fork,
     fork_of,
     is_deleted,
     make_fork,
+    requested_fork,
 )
 from anabranch.server.http.durable_streams.forks import delete as delete_stream
 from anabranch.server.http.durable_streams.messages import messages_of
@@ -42,7 +42,7 @@ async def create(call: HttpCall) -> Response:
     front.guard.admit(call.principal, calls=0, bytes_=len(body))
     _authorize(call, name, config, writes=bool(body))
     origin = None
-    if (asked := asked_fork(headers)) is not None:
+    if (asked := requested_fork(headers)) is not None:
         origin = await _origin(call, asked)
         config = _inherited(headers, config, origin.source.config)
     messages = messages_of(config, body) if body else []
@@ -67,7 +67,7 @@ async def create(call: HttpCall) -> Response:
 
 
 async def head(call: HttpCall) -> Response:
-    """What is known of a stream, without its data."""
+    """Describe a stream in headers, without its data."""
     stream = await call.front.run(lambda: load(call.front, str(call.info.name)))
     headers = {"Content-Type": stream.config.content_type, **stream.tail_headers(), "Cache-Control": "no-store"}
     if stream.config.ttl_s is not None:
@@ -83,7 +83,7 @@ async def delete(call: HttpCall) -> Response:
     verb = "streams.delete"
     info = await front.run(lambda: allowed_stream(front.broker, call.principal, name, "manage", verb))
     if is_deleted(info):
-        await front.run(lambda: load(front, name))  # which says that it is
+        await front.run(lambda: load(front, name))  # raises StreamGone
     try:
         await front.run(lambda: delete_stream(front.store, info.id))
     except Exception as exc:
@@ -102,9 +102,9 @@ class _ForkOrigin(NamedTuple):
     prefix: list[bytes]
 
 
-async def _origin(call: HttpCall, asked: AskedFork) -> _ForkOrigin:
-    """Raises StreamNotFound, PermissionDenied, InvalidArgument for an offset that the source does not have, HttpRefusal
-    (409) for a source that is deleted."""
+async def _origin(call: HttpCall, asked: ForkRequest) -> _ForkOrigin:
+    """Looks up the source of a requested fork. Raises StreamNotFound, PermissionDenied, InvalidArgument for an offset that
+    the source does not have, HttpRefusal (409) for a source that is deleted."""
     front = call.front
     info = await front.names.get(asked.source, call.principal, "read", verb="fork_durable_stream")
     source = await _load(call, str(info.name))
@@ -124,7 +124,7 @@ async def _origin(call: HttpCall, asked: AskedFork) -> _ForkOrigin:
 
 
 def _inherited(headers: Headers, config: StreamConfig, source: StreamConfig) -> StreamConfig:
-    """The settings of a fork: what its request leaves out is as the source has it."""
+    """The settings of a fork: those that the request leaves out are taken from the source."""
     if headers.get("content-type") and not same_type(config.content_type, source.content_type):
         raise HttpRefusal(
             409, "content_type_mismatch", f"the source holds {source.content_type}, not {config.content_type}"
@@ -134,8 +134,8 @@ def _inherited(headers: Headers, config: StreamConfig, source: StreamConfig) -> 
     return config._replace(content_type=source.content_type)
 
 
-def _same_fork(asked: AskedFork | None, origin: _ForkOrigin | None, present: Fork | None) -> bool:
-    """Whether a stream is already the fork that is asked for, or none if none is."""
+def _same_fork(asked: ForkRequest | None, origin: _ForkOrigin | None, present: Fork | None) -> bool:
+    """True if an existing stream is the fork that was requested. Without such a request: true if the stream is no fork."""
     if asked is None or origin is None or present is None:
         return asked is None and present is None
     if asked.offset is None:  # the source may have grown since
@@ -144,7 +144,7 @@ def _same_fork(asked: AskedFork | None, origin: _ForkOrigin | None, present: For
 
 
 async def _load(call: HttpCall, name: str) -> DurableStream:
-    """`load`, where a deleted stream is a conflict. Raises HttpRefusal."""
+    """Like `load`, but a deleted stream is a conflict. Raises HttpRefusal."""
     try:
         return await call.front.run(lambda: load(call.front, name))
     except StreamGone as exc:
@@ -167,7 +167,7 @@ async def _create(call: HttpCall, name: str, config: StreamConfig, origin: _Fork
                 return False
             try:
                 await _load(call, name)
-            except StreamNotFound:  # its time was over
+            except StreamNotFound:  # it has expired meanwhile
                 continue
             return False
         call.front.names.forget(name)

@@ -1,7 +1,7 @@
 """Forks: copies of what a stream holds up to an offset, by metadata alone.
 
-While a stream has forks, its name stays in use: deleted, it is emptied and closed, answers 410, and goes with the last of
-them."""
+While a stream has forks, its name stays in use. If such a stream is deleted, it is emptied and closed, and answers 410. It is
+removed together with its last fork."""
 
 from __future__ import annotations
 
@@ -37,34 +37,36 @@ class StreamGone(HttpRefusal):
     """The stream is deleted, and its name is in use until its forks are deleted too."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(410, "stream_gone", f"'{name}' is deleted; its forks still hold what it held")
+        super().__init__(
+            410, "stream_gone", f"'{name}' is deleted; its name is free again once its forks are deleted too"
+        )
 
 
-class AskedFork(NamedTuple):
-    """What a PUT asks for: `source` is a stream's name; `offset` None stands for its tail."""
+class ForkRequest(NamedTuple):
+    """The fork that a PUT requests: `source` is a stream's name; `offset` None stands for its tail."""
 
     source: str
     offset: int | None
     sub_offset: int
 
 
-def asked_fork(headers: Headers) -> AskedFork | None:
-    """The fork that the headers ask for, if they do. Raises InvalidArgument."""
+def requested_fork(headers: Headers) -> ForkRequest | None:
+    """The fork that the headers request; None if they request none. Raises InvalidArgument."""
     path = headers.get("stream-forked-from")
     offset, sub_offset = headers.get("stream-fork-offset"), headers.get("stream-fork-sub-offset")
     if path is None:
         if offset is not None or sub_offset is not None:
-            raise InvalidArgument("Stream-Fork-Offset and Stream-Fork-Sub-Offset come with Stream-Forked-From")
+            raise InvalidArgument("Stream-Fork-Offset and Stream-Fork-Sub-Offset require Stream-Forked-From")
         return None
     if sub_offset is not None and not _SUB_OFFSET.fullmatch(sub_offset):
         raise InvalidArgument(f"expected Stream-Fork-Sub-Offset as an integer of at least 0, got '{sub_offset:.50}'")
     if int(sub_offset or 0) and offset is None:
-        raise InvalidArgument("Stream-Fork-Sub-Offset comes with Stream-Fork-Offset")
-    return AskedFork(_source(path), None if offset is None else offset_of(offset), int(sub_offset or 0))
+        raise InvalidArgument("Stream-Fork-Sub-Offset requires Stream-Fork-Offset")
+    return ForkRequest(_source(path), None if offset is None else offset_of(offset), int(sub_offset or 0))
 
 
 def fork_of(store: Store, stream: StreamId) -> Fork | None:
-    """What the stream is a fork of; None if it is none."""
+    """What the stream is a fork of; None if it is not a fork."""
     with store.catalog.reading() as reading:
         return reading.state(FORK, stream)
 

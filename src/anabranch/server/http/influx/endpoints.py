@@ -16,11 +16,11 @@ from anabranch.server.http.influx.refusal import influx_refusal
 from anabranch.server.http.influx.write import influx_write
 
 VERSION: Final = "1.6.7"
-"""The release of InfluxDB whose language and API these are."""
+"""The release of InfluxDB whose language and API this front end implements."""
 
 
 async def influx_ping(call: HttpCall) -> Response:
-    """Say that the broker is there, and what it speaks."""
+    """Answer InfluxDB's health check. The headers name the version."""
     del call
     return Response(status_code=204)
 
@@ -46,7 +46,7 @@ _RESULTS: Final = {
 }
 _ERROR: Final = {
     "default": {
-        "description": "The error, as InfluxDB says it.",
+        "description": "The error, in InfluxDB's format.",
         "content": {"application/json": {"schema": {"type": "object", "required": ["error"]}}},
     }
 }

@@ -28,7 +28,7 @@ def _query(name: str, description: str) -> Mapping[str, Any]:
 _SCOPE: Final = {"name": "scope", "in": "path", "required": True, "schema": TEXT, "description": "The scope."}
 _PROMQL: Final = _query("query", "A query in PromQL. By POST also in a form, as all parameters.")
 _TIMEOUT: Final = _query("timeout", "The time that the query may take, in seconds or such as `30s`.")
-_START: Final = _query("start", "A time in seconds since 1970, or by RFC 3339.")
+_START: Final = _query("start", "A time: seconds since 1970, or RFC 3339.")
 _END: Final = _query("end", "A time, inclusive.")
 _LABEL: Final = {"name": "label", "in": "path", "required": True, "schema": TEXT, "description": "The label."}
 _SELECTED: Final = (
@@ -39,7 +39,7 @@ _SELECTED: Final = (
 _ANSWERS: Final = {
     "200": {"description": "The result.", "content": {"application/json": {"schema": {"type": "object"}}}},
     "default": {
-        "description": "The error, as Prometheus says it.",
+        "description": "The error, in Prometheus's format.",
         "content": {"application/json": {"schema": {"type": "object", "required": ["status", "errorType", "error"]}}},
     },
 }
@@ -72,13 +72,13 @@ PROMETHEUS: Final[tuple[Endpoint, ...]] = (
         "/query_range",
         prometheus_query_range,
         "Query by PromQL at several times",
-        *(_PROMQL, _START, _END, _query("step", "What is between two times, in seconds or such as `1m`."), _TIMEOUT),
+        *(_PROMQL, _START, _END, _query("step", "The time between two points, in seconds or such as `1m`."), _TIMEOUT),
     ),
     *_endpoints("/series", prometheus_series, "The labels of series", *_SELECTED),
     *_endpoints("/labels", prometheus_labels, "The names of labels", *_SELECTED),
     *_endpoints(
         "/label/{label}/values", prometheus_label_values, "The values of a label", _LABEL, *_SELECTED, post=False
     ),
-    *_endpoints("/metadata", prometheus_metadata, "The metrics", _query("metric", "Only this one."), post=False),
-    *_endpoints("/status/buildinfo", prometheus_build, "Which Prometheus this answers like", post=False),
+    *_endpoints("/metadata", prometheus_metadata, "The metrics", _query("metric", "Only this metric."), post=False),
+    *_endpoints("/status/buildinfo", prometheus_build, "The version of Prometheus whose API this is", post=False),
 )

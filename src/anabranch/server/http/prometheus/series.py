@@ -17,7 +17,7 @@ from anabranch.server.http.prometheus.parameters import FIRST_MS, LAST_MS, Given
 from anabranch.server.http.prometheus.streams import ScopeStreams
 
 VERSION = "2.42.0"
-"""The release of Prometheus whose language and API these are."""
+"""The release of Prometheus whose language and API this front end implements."""
 _Selectors = list[tuple[LabelMatcher, ...]]
 
 
@@ -73,7 +73,7 @@ async def prometheus_metadata(call: HttpCall) -> Response:
 
 
 async def prometheus_build(call: HttpCall) -> Response:
-    """Which Prometheus this answers like."""
+    """Answer with the version of Prometheus whose API this is."""
     del call
     empty = dict.fromkeys(("revision", "branch", "buildUser", "buildDate", "goVersion"), "")
     return success({"version": VERSION, **empty})

@@ -35,16 +35,28 @@ _SEVERAL: Final = {"type": "array", "items": TEXT}
 _NEW: Final = (
     KEY,
     query_parameter("param", _SEVERAL, "With SQL as the body: `NAME=VALUE`, the value of a parameter."),
-    query_parameter("trigger", TEXT, "The same: time between micro-batches, as `1s`."),
-    query_parameter("from", _SEVERAL, f"The same: start over there, one for all sources or one for each: {PLACE}"),
+    query_parameter("trigger", TEXT, "With SQL as the body: the time between micro-batches, such as `1s`."),
+    query_parameter(
+        "from",
+        _SEVERAL,
+        f"With SQL as the body: start over here; one position for all sources, or one for each: {PLACE}",
+    ),
     BY,
-    query_parameter("replace", FLAG, "The same: with `from`, drop the earlier results."),
-    query_parameter("start", FLAG, "The same: whether it is to run."),
-    query_parameter("standby", TEXT, "The same: what takes over when its driver or host ends, `warm` or `hot`."),
-    query_parameter("group", TEXT, "The same: the group whose driver it may share."),
-    query_parameter("cpus", {"type": "number"}, "The same: processors that a host sets aside for it."),
-    query_parameter("memory", TEXT, "The same: memory that a host sets aside for it, as `500MB`."),
-    query_parameter("signature", TEXT, "The same: what `anabranch queries sign` writes."),
+    query_parameter("replace", FLAG, "With SQL as the body: with `from`, drop the earlier results."),
+    query_parameter("start", FLAG, "With SQL as the body: whether to start the query."),
+    query_parameter(
+        "standby", TEXT, "With SQL as the body: what takes over when a driver or host ends, `warm` or `hot`."
+    ),
+    query_parameter(
+        "group", TEXT, "With SQL as the body: the group; queries of different groups never share a driver."
+    ),
+    query_parameter(
+        "cpus", {"type": "number"}, "With SQL as the body: the processors that a host reserves for the query."
+    ),
+    query_parameter(
+        "memory", TEXT, "With SQL as the body: the memory that a host reserves for the query, such as `500MB`."
+    ),
+    query_parameter("signature", TEXT, "With SQL as the body: the signature that `anabranch queries sign` writes."),
 )
 _BODY: Final[dict[str, Any]] = {
     "required": True,
@@ -77,8 +89,8 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         parameters=_NEW,
         body=_BODY,
         answers={
-            **json_answer("Query", "What is equal to the current version makes no new one."),
-            **json_answer("Query", "It is new.", "201"),
+            **json_answer("Query", "The query. If nothing changed, it gets no new version."),
+            **json_answer("Query", "The new query.", "201"),
         },
     ),
     _endpoint(
@@ -95,7 +107,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         resources.delete_query,
         name="delete_query",
         summary="Delete a query",
-        parameters=(KEY, query_parameter("drop", {**TEXT, "enum": ["results"]}, "Its results too.")),
+        parameters=(KEY, query_parameter("drop", {**TEXT, "enum": ["results"]}, "`results`: delete its results too.")),
         answers={"204": {"description": "It is deleted."}, **json_answer("Query", "A host deletes it.", "202")},
     ),
     _endpoint(
@@ -122,7 +134,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         f"{_QUERY}/rollback",
         resources.rollback_query,
         name="rollback_query",
-        summary="To an older version",
+        summary="Return to an older version",
         parameters=(KEY,),
         body=json_content("Rollback"),
         answers=_CHANGED,
@@ -132,10 +144,10 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         f"{_QUERY}/upgrade",
         resources.upgrade_query,
         name="upgrade_query",
-        summary="To a new version, with the state of what has not changed",
+        summary="Upgrade to a new version; unchanged statements keep their state",
         parameters=(KEY,),
         body=json_content("QueryUpgrade"),
-        answers={**_CHANGED, **json_answer("Query", "With replay: the query that builds the results anew.", "202")},
+        answers={**_CHANGED, **json_answer("Query", "With `replay`: the query that recomputes the results.", "202")},
     ),
     _endpoint(
         "POST",
@@ -144,7 +156,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         name="plan_query_upgrade",
         summary="What an upgrade would do",
         body=json_content("QueryText"),
-        answers=json_answer("UpgradePlan", "What becomes of each statement, and why. A host answers."),
+        answers=json_answer("UpgradePlan", "What the upgrade would do with each statement, and why. A host answers."),
     ),
     _endpoint(
         "POST",
@@ -153,14 +165,14 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         name="validate_query",
         summary="Check a query",
         body=json_content("QueryText"),
-        answers=json_answer("ValidatedQuery", "It can run. A host answers."),
+        answers=json_answer("ValidatedQuery", "The query can run. A host answers."),
     ),
     _endpoint(
         "GET",
         f"{_QUERY}/versions",
         resources.list_versions,
         name="query_versions",
-        summary="Its versions",
+        summary="The versions of a query",
         parameters=_PAGE,
         answers=json_answer("QueryVersions", "A page of versions, oldest first."),
     ),
@@ -170,7 +182,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         resources.get_file,
         name="query_file",
         summary="A file of a version",
-        parameters=(query_parameter("version", {"type": "integer"}, "The version. Default: the present one."),),
+        parameters=(query_parameter("version", {"type": "integer"}, "The version. Default: the current one."),),
         answers={
             "200": {"description": "Its content.", "content": {"application/octet-stream": {"schema": TEXT}}},
         },
@@ -180,7 +192,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         f"{_QUERY}/progress",
         resources.get_progress,
         name="query_progress",
-        summary="How far it is",
+        summary="The progress of a query",
         answers=json_answer("QueryProgress", "Each statement, as of the last second of its run."),
     ),
     _endpoint(
@@ -188,7 +200,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         f"{_QUERY}/logs",
         logs,
         name="query_logs",
-        summary="Its starts, ends and failures",
+        summary="The log of a query: its starts, ends and failures",
         parameters=READ,
         answers={"200": READ_ANSWERS["200"]},
     ),
@@ -218,7 +230,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         state,
         name="query_state",
         summary="The last result with a routing key",
-        parameters=(OF_KEY, query_parameter("result", TEXT, "Of several results: the stream, or 1, 2 …")),
+        parameters=(OF_KEY, query_parameter("result", TEXT, "With several results: the stream, or 1, 2 …")),
         answers=json_answer("Event", "The result; its pointer and its append time are in headers."),
     ),
     _endpoint(
@@ -226,16 +238,16 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
         f"{_QUERY}/state/committed",
         resources.get_committed_state,
         name="query_committed_state",
-        summary="What Spark keeps for it, such as open windows",
+        summary="Spark's state of a query, such as open windows",
         parameters=(
-            query_parameter("key", TEXT, "Only rows of which a part of the key has this text."),
-            query_parameter("result", TEXT, "Of several results: the stream, or 1, 2 …"),
+            query_parameter("key", TEXT, "Only rows whose key has a part with this text."),
+            query_parameter("result", TEXT, "With several results: the stream, or 1, 2 …"),
             query_parameter(
                 "batch",
                 {"type": "integer", "minimum": 0},
-                "After this micro-batch. Default: the last that is committed.",
+                "The state after this micro-batch. Default: the last committed one.",
             ),
-            query_parameter("limit", count_type(limits.DEPLOYMENT_STATE_ROWS_MAX, 100), "At most so many rows."),
+            query_parameter("limit", count_type(limits.DEPLOYMENT_STATE_ROWS_MAX, 100), "The maximum number of rows."),
         ),
         answers=json_answer("CommittedState", "Rows of the state, in no particular order. A host answers."),
     ),

@@ -84,7 +84,7 @@ async def put_query(call: HttpCall) -> Response:
     arguments = _arguments(members, (*_OF_VERSION, *_OF_RUN))
     if (template := arguments.pop("template", None)) is not None:
         if "text" in arguments:
-            raise InvalidArgument("expected either 'sql' or 'template', one of them")
+            raise InvalidArgument("expected either 'sql' or 'template'")
         arguments["text"] = (await done(call, "templates.get", {"name": template})).text
     _sql(arguments)
     is_new = await call.front.run(lambda: _find(call)) is None

@@ -1,4 +1,4 @@
-"""The schemas of what the endpoints of deployed queries take and answer, as OpenAPI 3.1 has them."""
+"""The schemas of what the endpoints of deployed queries take and answer, in OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ _FILES: Final[dict[str, Any]] = {
         "additionalProperties": {"type": "string", "contentEncoding": "base64"},
         "description": "Wheels (.whl), WebAssembly modules (.wasm) and resources by name. An upgrade keeps them by default.",
     },
-    "signature": {"type": "string", "description": "What `anabranch queries sign` writes."},
+    "signature": {"type": "string", "description": "The signature that `anabranch queries sign` writes."},
 }
 _STARTING_OVER: Final[Mapping[str, Any]] = {
     "from": {
-        "description": "Start over there: head, tail, a time, a cut; or a list of one for each source.",
+        "description": "Start over here: head, tail, a time or a cut; or a list with one for each source.",
         "anyOf": [
             {"type": ["string", "integer", "null"]},
             {"type": "array", "minItems": 1, "items": {"type": ["string", "integer"]}},
         ],
     },
-    "by": {"type": "string", "enum": ["append", "event"], "description": "Which time a time is."},
+    "by": {
+        "type": "string",
+        "enum": ["append", "event"],
+        "description": "What a time means: the append time, or the event time.",
+    },
     "replace": {"type": "boolean", "description": "With `from`: drop the earlier results."},
 }
 QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
@@ -47,20 +51,20 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
             "error": TEXT_OR_NULL,
             "results": list_of(TEXT),
             "group": {"type": "string", "description": "Queries of different groups never share a driver."},
-            "cpus": {"type": "number", "description": "Processors that a host sets aside for it."},
-            "memory": {"type": "integer", "description": "Bytes that a host sets aside for it."},
+            "cpus": {"type": "number", "description": "Processors that a host reserves for the query."},
+            "memory": {"type": "integer", "description": "Bytes of memory that a host reserves for the query."},
             "refused": {"type": ["string", "null"], "description": "While it waits: why a host has no room for it."},
             "standby": {"type": "string", "enum": ["warm", "hot"]},
             "standby_state": {
                 "type": ["string", "null"],
-                "description": "Of a hot standby: none, behind, ready or refused.",
+                "description": "The state of the hot standby: none, behind, ready or refused.",
             },
             "standby_host": TEXT_OR_NULL,
             "standby_refused": {
                 "type": ["string", "null"],
-                "description": "Why it can't have a hot standby, or a host has no room for it.",
+                "description": "Why the query can't have a hot standby, or no host has room for one.",
             },
-            "replaces": {"type": ["string", "null"], "description": "Of a replay: the query whose place it takes."},
+            "replaces": {"type": ["string", "null"], "description": "For a replay: the query that it will replace."},
             "progress": list_of(reference("StatementProgress")),
         },
     },
@@ -74,21 +78,24 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
             "batch": {"type": "integer", "description": "The number of the last micro-batch, or -1."},
             "watermark": {"type": ["string", "null"], "description": "Windows that end before it are closed."},
             "read": INTEGER,
-            "rows_per_s": {"type": "number", "description": "Read, over the last seconds."},
-            "lag": {"type": "integer", "description": "Still to be read."},
-            "lag_s": {"type": "number", "description": "How old the oldest of them is, at most since the run's start."},
+            "rows_per_s": {"type": "number", "description": "Events read per second, over the last seconds."},
+            "lag": {"type": "integer", "description": "Events still to be read."},
+            "lag_s": {
+                "type": "number",
+                "description": "The age of the oldest unread event; at most the time since the run's start.",
+            },
             "written": INTEGER,
-            "late": {"type": "integer", "description": "Kept in the stream of late events."},
-            "run_late": {"type": "integer", "description": "Late in this run, or dropped as late."},
-            "run_shed": {"type": "integer", "description": "Left out in this run to shed load."},
+            "late": {"type": "integer", "description": "Events in the stream of late events."},
+            "run_late": {"type": "integer", "description": "Events of this run that were late."},
+            "run_shed": {"type": "integer", "description": "Events of this run that were left out to shed load."},
             "state_rows": INTEGER,
             "state_bytes": INTEGER,
             "batch_ms": {"type": "integer", "description": "How long the last micro-batch took."},
-            "batch_rows": {"type": "integer", "description": "The events that it read."},
+            "batch_rows": {"type": "integer", "description": "The events that the last micro-batch read."},
             "stages_ms": {
                 "type": "object",
                 "additionalProperties": INTEGER,
-                "description": "Its stages, by Spark's names for them.",
+                "description": "The stages of the last micro-batch, by Spark's names.",
             },
             "operators": {
                 "type": "array",
@@ -96,15 +103,15 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
                 "items": {
                     "type": "object",
                     "properties": {
-                        "operator": {"type": "string", "description": "Spark's name for it."},
-                        "rows": {"type": "integer", "description": "In its state."},
+                        "operator": {"type": "string", "description": "Spark's name for the operator."},
+                        "rows": {"type": "integer", "description": "Rows in its state."},
                         "bytes": INTEGER,
                         "updated": {
                             "type": "integer",
                             "description": "Rows of state that the last micro-batch changed.",
                         },
                         "commit_ms": INTEGER,
-                        "dropped": {"type": "integer", "description": "Rows left out as late, in this run."},
+                        "dropped": {"type": "integer", "description": "Rows of this run that were dropped as late."},
                     },
                 },
             },
@@ -124,7 +131,7 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
         "required": ["number", "digest", "created_at", "parameters", "trigger_us", "sql", "files", "signature"],
         "properties": {
             "number": INTEGER,
-            "digest": {"type": "string", "description": "The SHA-256 of all that makes it."},
+            "digest": {"type": "string", "description": "The SHA-256 of the version's SQL, parameters and files."},
             "created_at": TEXT,
             "parameters": TEXTS,
             "trigger_us": INTEGER,
@@ -137,7 +144,7 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
                         "name": TEXT,
                         "kind": {**TEXT, "enum": ["wheel", "wasm", "resource"]},
                         "digest": {"type": "string", "description": "The SHA-256 of its content."},
-                        "size": {"type": "integer", "description": "In bytes."},
+                        "size": {"type": "integer", "description": "The size in bytes."},
                     },
                 }
             ),
@@ -158,13 +165,13 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
                     "properties": {
                         "name": TEXT,
                         "type": TEXT,
-                        "default": {"type": ["string", "null"], "description": "Without one it needs a value."},
+                        "default": {"type": ["string", "null"], "description": "null: the parameter needs a value."},
                         "meaning": TEXT,
                     },
                 }
             ),
             "sql": TEXT,
-            "saved_at": {"type": ["string", "null"], "description": "null: it comes with the package."},
+            "saved_at": {"type": ["string", "null"], "description": "null: the template comes with the package."},
         },
     },
     "NewQuery": {
@@ -172,28 +179,28 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
         "description": "With `sql`, or with `template`.",
         "properties": {
             "sql": {"type": "string", "description": "CREATE STREAM statements."},
-            "template": {"type": "string", "description": "The name of a template, whose statements it has."},
+            "template": {"type": "string", "description": "The name of the template whose statements to deploy."},
             "parameters": TEXTS,
             "trigger": {"type": ["string", "integer"], "examples": ["1s"], "description": "A duration, or µs."},
-            "start": {"type": "boolean", "description": "Whether it is to run. Default: true."},
+            "start": {"type": "boolean", "description": "Whether to start the query. Default: true."},
             "standby": {
                 "type": "string",
                 "enum": ["warm", "hot"],
-                "description": "What takes over when its driver or host ends. Default: as it is, at first warm.",
+                "description": "What takes over when a driver or host ends. Default: unchanged; `warm` for a new query.",
             },
             "group": {
                 "type": "string",
-                "description": "Queries of different groups never share a driver. Default: as it is, at first `default`.",
+                "description": "Queries of different groups never share a driver. Default: unchanged; `default` for a new query.",
             },
             "cpus": {
                 "type": "number",
                 "minimum": 0,
-                "description": "Processors that a host sets aside for it. Default: as it is, at first 0.1.",
+                "description": "Processors that a host reserves for the query. Default: unchanged; 0.1 for a new query.",
             },
             "memory": {
                 "type": ["string", "integer"],
                 "examples": ["500MB"],
-                "description": "Memory that a host sets aside for it. Default: as it is, at first 150 MB.",
+                "description": "Memory that a host reserves for the query. Default: unchanged; 150 MB for a new query.",
             },
             **_FILES,
             **_STARTING_OVER,
@@ -215,15 +222,15 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
         "required": ["sql"],
         "properties": {
             "sql": TEXT,
-            "parameters": {"type": "object", "additionalProperties": TEXT, "description": "Default: as they are."},
-            "trigger": {"type": ["string", "integer"], "description": "A duration, or µs. Default: as it is."},
+            "parameters": {"type": "object", "additionalProperties": TEXT, "description": "Default: unchanged."},
+            "trigger": {"type": ["string", "integer"], "description": "A duration, or µs. Default: unchanged."},
             **_FILES,
             **_STARTING_OVER,
             "replay": {
                 **_STARTING_OVER["from"],
-                "description": "Build all results anew from here, beside the present ones, which they then replace.",
+                "description": "Recompute all results from here, and replace the present ones once caught up.",
             },
-            "keep": {"type": "boolean", "description": "With replay: keep the earlier results. Default: true."},
+            "keep": {"type": "boolean", "description": "With `replay`: keep the earlier results. Default: true."},
         },
         "additionalProperties": False,
     },
@@ -231,7 +238,10 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
         "type": "object",
         "required": ["version", "statements"],
         "properties": {
-            "version": {"type": "integer", "description": "That the checkpoints belong to; 0 if there are none."},
+            "version": {
+                "type": "integer",
+                "description": "The version that the checkpoints belong to; 0 if there are none.",
+            },
             "statements": list_of(
                 {
                     "type": "object",
@@ -251,13 +261,13 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
         "required": ["target", "batch", "rows", "more"],
         "properties": {
             "target": {**TEXT, "description": "The stream that the statement feeds."},
-            "batch": {"type": "integer", "description": "After this micro-batch."},
+            "batch": {"type": "integer", "description": "The state is as of the end of this micro-batch."},
             "rows": list_of(
                 {
                     "type": "object",
                     "required": ["operator", "part", "key", "value"],
                     "properties": {
-                        "operator": {**TEXT, "description": "Spark's name of it."},
+                        "operator": {**TEXT, "description": "Spark's name for the operator."},
                         "part": {
                             **TEXT,
                             "description": "A side of a join, a variable of a stateful function, or `state`.",
@@ -267,7 +277,7 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
                     },
                 }
             ),
-            "more": {"type": "boolean", "description": "There are others that match."},
+            "more": {"type": "boolean", "description": "More rows match."},
         },
     },
     "ValidatedQuery": {
@@ -289,7 +299,7 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
                         "tables": {
                             "type": "array",
                             "items": TEXT,
-                            "description": "Streams that it reads as they are.",
+                            "description": "Streams that it reads as tables.",
                         },
                         "sides": list_of(TEXT),
                         "feedback": {"type": "array", "items": TEXT, "description": "Streams that it feeds back to."},

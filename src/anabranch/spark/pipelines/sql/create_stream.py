@@ -45,7 +45,7 @@ def created_stream(cursor: Cursor, number: int, functions: Mapping[str, Declared
         cursor.fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
     estimated = () if options.shed is None else estimates(cursor.text, cursor.tokens, begin)
     if estimated and len(reads.found) != 1:
-        cursor.fail("a statement with shed reads one stream: join its results in a second one", at=begin)
+        cursor.fail("a statement with shed reads one stream: join its results in a second statement", at=begin)
     query = (cursor.text, cursor.tokens, begin, reads.found, cursor.values)
     windowed = drift_query(*query) or windowed_query(*query, windows)
     handler = _handler(cursor, options, functions)
@@ -76,11 +76,17 @@ def _check_windowed(
     cursor: Cursor, windowed: WindowedQuery | None, options: StatementOptions, into: OutputClauses
 ) -> None:
     if options.start_query is not None and (windowed is None or not windowed.detects_drift):
-        cursor.fail("start_query goes with DETECT DRIFT", at=0)
+        cursor.fail("start_query requires DETECT DRIFT", at=0)
     if windowed is not None and options.handler is not None:
-        cursor.fail("a statement with such windows has no handler: let a second one handle its results", at=0)
+        cursor.fail(
+            "a statement with count_window, EMIT or DETECT can't have a handler: handle its results in a second statement",
+            at=0,
+        )
     if windowed is not None and (into.sides or into.feedback):
-        cursor.fail("a statement with such windows has no side outputs: let a second one divide its results", at=0)
+        cursor.fail(
+            "a statement with count_window, EMIT or DETECT can't have side outputs: divide its results in a second statement",
+            at=0,
+        )
 
 
 def _handler(
@@ -94,7 +100,7 @@ def _handler(
             f"handler = {options.handler}: expected a function that the file declares with RETURNS TABLE (…)", at=0
         )
     if options.mode != "append":
-        cursor.fail("a statement with a handler has no mode = complete", at=0)
+        cursor.fail("a statement with a handler can't have mode = complete", at=0)
     return found
 
 

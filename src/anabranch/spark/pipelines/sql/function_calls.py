@@ -15,15 +15,15 @@ __all__ = ["with_spark_names"]
 
 
 def with_spark_names(text: str, tokens: Sequence[Token], functions: Mapping[str, DeclaredFunction]) -> str:
-    """The text, of which these are the tokens, with the functions called by Spark's names. Lines stay where they are.
-    Raises InvalidSql for a call of one that handles batches."""
+    """The text with the calls of `functions` renamed to Spark's names; `tokens` are the tokens of the text. Line breaks are
+    kept. Raises InvalidSql for a call of a function that handles batches."""
     changes = []
     for index in _calls(tokens, functions):
         token = tokens[index]
         function = functions[token.text.lower()]
         if function.of_batches:
             raise InvalidSql(
-                f"'{function.name}' returns a table: a statement has it as its handler, WITH (handler = {function.name})",
+                f"'{function.name}' returns a table: use it as a statement's handler, WITH (handler = {function.name})",
                 line=token.line,
             )
         changes.append((token.start, token.end + 1, function.spark_name))

@@ -96,7 +96,7 @@ def _to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
         except InvalidArgument as exc:
             raise InvalidSql(f"shed = {exc}", line=given["shed"][1]) from exc
     if shed is None and "shed_priority" in given:
-        raise InvalidSql("shed_priority goes with shed = 'lag > 10 s'", line=given["shed_priority"][1])
+        raise InvalidSql("shed_priority requires shed, such as shed = 'lag > 10 s'", line=given["shed_priority"][1])
     segments = text_of("segments")
     if segments is not None and not (segments.isdecimal() and int(segments) > 0):
         raise InvalidSql(f"segments = '{segments}': expected a number from 1", line=given["segments"][1])

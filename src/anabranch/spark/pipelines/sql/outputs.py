@@ -40,15 +40,15 @@ def outputs(cursor: Cursor, options: StatementOptions) -> OutputClauses:
         if not cursor.take("INTO"):
             cursor.fail("expected INTO after COPY" if hops_max is None else "expected INTO after HOPS")
         if feedback and hops_max is None:
-            cursor.fail("INTO comes before FEEDBACK: it is first to take rows", at=opened)
+            cursor.fail("write INTO before FEEDBACK: INTO takes its rows first", at=opened)
         if not copies and hops_max is None and not cursor.is_dot(cursor.at + 1) and cursor.take("LATE"):
             if late is not None or not options.late:
-                cursor.fail("late events go into one stream, and nowhere with late = false", at=opened)
+                cursor.fail("expected at most one INTO LATE, and none with late = false", at=opened)
             late = cursor.stream_name("INTO LATE")
         else:
             (sides if hops_max is None else feedback).append(_output(cursor, copies, hops_max))
     if (sides or feedback) and options.mode != "append":
-        cursor.fail("a statement with side outputs has no mode = complete", at=0)
+        cursor.fail("a statement with side outputs can't have mode = complete", at=0)
     if len(sides) + len(feedback) > SIDE_OUTPUTS_MAX:
         cursor.fail(f"a statement has at most {SIDE_OUTPUTS_MAX} side outputs", at=0)
     return OutputClauses(tuple(sides), tuple(feedback), late)
@@ -71,7 +71,7 @@ def _output(cursor: Cursor, copies: bool, hops_max: int | None) -> SideOutput:
 
 
 def _is_feedback(cursor: Cursor) -> bool:
-    """True for the clause, which a column may be called like."""
+    """True for the clause FEEDBACK WITHIN. A column may be called feedback, too."""
     return list(map(word_of, cursor.tokens[cursor.at : cursor.at + 2])) == ["FEEDBACK", "WITHIN"]
 
 

@@ -101,7 +101,7 @@ def _refuse_circles(statements: Sequence[Statement]) -> None:
         if statement.target in path:
             circle = " → ".join(str(name) for name in (*path[path.index(statement.target) :], statement.target))
             raise InvalidSql(
-                f"statements feed each other in a circle: {circle}; have one of them lead back with: FEEDBACK WITHIN 10 HOPS "
+                f"statements feed each other in a circle: {circle}; close the loop in one of them with: FEEDBACK WITHIN 10 HOPS "
                 "INTO scope.name WHEN condition",
                 line=statement.line,
             )

@@ -159,15 +159,17 @@ class _Division:
         if self.count:
             for index in range(self.begin, self._end):
                 if is_call(self.tokens, index, (WINDOW, SESSION_WINDOW)):
-                    raise self._error("a statement has windows of one kind: use another statement for the other", index)
+                    raise self._error(
+                        "a statement can't have both count_window and other windows: use a second statement", index
+                    )
             if self.emit is not None and policy is not None and policy.late_us:
                 raise self._error(
-                    "LATE WITHIN goes with windows of time; count_window takes events as they come", self.emit
+                    "LATE WITHIN requires windows of time; count_window takes events as they come", self.emit
                 )
             return None, policy
         assert self.emit is not None, "there is a count_window or EMIT"
         if len(self.windows) != 1:
-            raise self._error(f"EMIT goes with windows of one kind: {self._form}", self.emit)
+            raise self._error(f"EMIT requires exactly one kind of window: {self._form}", self.emit)
         return self.windows[0], policy
 
     def _error(self, message: str, index: int) -> InvalidSql:
@@ -192,7 +194,7 @@ class _Division:
                     raise self._error(f"expected {self._form}", index)
                 found[word] = index
             elif token.token_type in _REFUSED and not after_dot:
-                raise self._error(f"a query with these windows has no {word}: {self._form}", index)
+                raise self._error(f"a query with these windows can't have {word}: {self._form}", index)
         if self.tokens[self.begin].text.upper() != "SELECT":
             raise self._error(f"expected {self._form}", self.begin)
         return found
@@ -225,7 +227,7 @@ class _Division:
 
     def _alias(self, begin: int, end: int) -> str:
         """The name under which the query refers to its stream."""
-        form = "such windows take the events of one stream: FROM STREAM scope.name [AS name]; join in another statement"
+        form = "a query with these windows reads one stream: FROM STREAM scope.name [AS name]; join in another statement"
         if len(self.relations) != 1 or not self.relations[0].is_stream or self.relations[0].first != begin + 1:
             raise self._error(form, begin)
         rest = self.tokens[self.relations[0].last + 1 : end]

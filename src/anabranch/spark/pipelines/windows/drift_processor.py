@@ -1,4 +1,4 @@
-"""Spark's stateful operator that detects drift in buckets of keys. One key of Spark's is a bucket."""
+"""Spark's stateful operator that detects drift in buckets of keys. Each bucket is one key in Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DriftProcessor(StatefulProcessor):
         self._trackers = handle.getValueState("trackers", f"{BLOB} BINARY")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Of the bucket `key`."""
+        """Give the rows of the micro-batch to the detectors of the bucket `key`, and return the changes found."""
         del key, timerValues
         came = in_stream_order(rows, keep_order=True)
         assert came is not None, "Spark calls it for buckets that have rows"

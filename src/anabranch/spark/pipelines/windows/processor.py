@@ -1,4 +1,4 @@
-"""Spark's stateful operators over buckets of keys. One key of Spark's is a bucket."""
+"""Spark's stateful operators over buckets of keys. Each bucket is one key in Spark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CountWindows(StatefulProcessor):
         self._open = handle.getValueState("open", f"{BLOB} BINARY")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Of the bucket `key`."""
+        """Add the rows of the micro-batch to the bucket `key`, and return the events of windows that are complete."""
         del key, timerValues
         came = in_stream_order(rows)
         assert came is not None, "Spark calls it for buckets that have rows"
@@ -71,7 +71,7 @@ class CountPaneWindows(StatefulProcessor):
         self._open = handle.getValueState("open", f"{BLOB} BINARY")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Of the bucket `key`."""
+        """Add the rows of the micro-batch to the bucket `key`, and return the events of panes that are due."""
         del key, timerValues
         frames = list(rows)
         came = in_stream_order(iter(frames), keep_order=True)
@@ -112,12 +112,12 @@ class PaneWindows(StatefulProcessor):
         self._state = handle.getValueState("windows", "rows BINARY, windows BINARY, watermark BIGINT, timer BIGINT")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Of the bucket `key`."""
+        """Add the rows of the micro-batch to the bucket `key`, and return the events of panes that are due."""
         del key
         return self._advance(in_stream_order(rows), timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """The watermark has reached what the bucket `key` waits for."""
+        """The watermark has reached the timer of the bucket `key`: return the events of panes that are due."""
         del key, expiredTimerInfo
         return self._advance(None, timerValues)
 

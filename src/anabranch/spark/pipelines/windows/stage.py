@@ -102,7 +102,7 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: Stream
     else:
         assert policy is not None
         if window.column != time:
-            raise InvalidSql(f"EMIT goes with windows over the event time of the stream, not over '{window.column}'")
+            raise InvalidSql(f"EMIT requires windows over the event time of the stream, not over '{window.column}'")
         keys = keys or [functions.lit(0).alias(f"{KEY}0")]
         operator = PaneWindows(window, policy, len(keys), columns)
         fields += [StructField(SESSION_WINDOW if window.is_session else WINDOW, _BOUNDS), StructField(PANE, _PANE)]

@@ -20,10 +20,10 @@ from anabranch.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["late_account", "late_schema"]
+__all__ = ["late_schema", "late_spec"]
 
 
-def late_account(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec | None:
+def late_spec(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec | None:
     """A description of the events that Spark will drop as late; None if it drops none or late events are not kept."""
     statement = step.statement
     if not statement.options.late or statement.options.mode == "complete":
@@ -40,14 +40,14 @@ def late_account(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec |
     )
 
 
-def late_schema(store: Store, statement: Statement, account: LateEventsSpec) -> StreamSchema:
+def late_schema(store: Store, statement: Statement, spec: LateEventsSpec) -> StreamSchema:
     """The schema of the stream for late events: the columns of the sources with an event time, then `_watermark`.
 
     Sources that share a column must agree on its type. Raises InvalidSql.
     """
     fields: dict[str, pa.Field] = {}
     keys = set()
-    for name in account.sources:
+    for name in spec.sources:
         schema = store.streams.get(name).schema
         keys.add(schema.key)
         for field in schema.columns:
@@ -58,7 +58,7 @@ def late_schema(store: Store, statement: Statement, account: LateEventsSpec) -> 
                     line=statement.line,
                 )
     fields[WATERMARK_COLUMN] = pa.field(WATERMARK_COLUMN, TIME_TYPE)
-    times = set(account.sources.values())
+    times = set(spec.sources.values())
     key, time = (next(iter(each)) if len(each) == 1 else None for each in (keys, times))
     return StreamSchema.typed(pa.schema(list(fields.values())), key, time)
 
