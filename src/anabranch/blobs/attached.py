@@ -18,8 +18,8 @@ OpenLocation = Callable[[str], Blobs]
 
 
 class AttachedBlobs:
-    """`blobs.port.Blobs` of a store and of the places attached to it. Those are opened when they are first read, and
-    nothing is ever written or removed there.
+    """`blobs.port.Blobs` of a store and of the places attached to it. An attached place is opened when it is first read, and
+    is never changed.
 
     `locate` is called when an attachment is first used, so attachments made by other processes are found too.
     """

@@ -241,7 +241,7 @@ def log_values(log: LogState) -> tuple[object, ...]:
 
 
 def log_row(log: LogState) -> tuple[object, ...]:
-    """A row of `logs` without its digest, as SQLite has it."""
+    """A row of `logs` without its digest, in SQLite's form."""
     numbers = (log.length, int(log.sealed), log.fence, log.low_water, log.size, log.appended_at, log.event_high)
     return (log.id, log.stream, *numbers)
 

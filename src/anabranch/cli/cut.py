@@ -49,7 +49,7 @@ def cut(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Print the cut at a place of a stream, or so many events or bytes after it.
+    """Print the cut at a position of a stream, or a number of events or bytes after it.
 
     A cut can be given wherever a place is expected. Counting advances evenly through parallel segments; the same
     arguments give the same cut. With event times, events that came late or early may lie on the wrong side of the cut;
@@ -156,7 +156,7 @@ def time_of(opened: Store, at: str | None, by: str) -> Micros | None:
 def go_on(
     opened: Store, stream: str, start: StreamCut, events: int | None, size: str | None, *, at_most: bool = False
 ) -> StreamCut:
-    """Returns the cut so many events, or bytes, after another."""
+    """Returns the cut that is this many events, or bytes, after another."""
     from anabranch.model.amounts import to_size
 
     amount = None if size is None else to_size(size)

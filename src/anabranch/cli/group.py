@@ -26,7 +26,7 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The reader 
 
 @app.command("list")
 def list_groups(
-    scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only those of one scope.")] = None,
+    scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only the groups of this scope.")] = None,
     match: MatchOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,

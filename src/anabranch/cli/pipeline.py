@@ -114,7 +114,8 @@ def run(
     This happens without --flush when all sources are sealed.
 
     Ctrl-C and SIGTERM let the micro-batch in progress finish, then it exits with 0. A second signal ends it at once
-    (130, or 143 for SIGTERM), and the next run repeats the batch. Progress goes to stderr, or with --json as JSON lines to stdout.
+    (130, or 143 for SIGTERM), and the next run repeats the batch. Progress goes to stderr, or with --json as JSON lines
+    to stdout.
 
     Example of a statement:
 

@@ -192,7 +192,7 @@ def _range(opened: Store, text: str, by: TimeKind) -> StreamRange:
 
 
 def _numbers(text: str | None, count: int) -> list[int]:
-    """Parses `2,1` of so many streams as numbers from 0."""
+    """Parses `2,1`, for `count` streams, as numbers from 0."""
     numbers = {str(number + 1): number for number in range(count)}
     parsed = split_list(text) or []
     if not numbers.keys() >= {*parsed} or len({*parsed}) < len(parsed):

@@ -123,7 +123,7 @@ VERBS: Final = {
         "Replace the events of a time range, exactly those and at once, with those of another stream.",
     ),
     "cut": Verb(
-        "cut", "cut_app", _STREAMS, "Print the cut at a place of a stream, or so many events or bytes after it."
+        "cut", "cut_app", _STREAMS, "Print the cut at a position of a stream, or a number of events or bytes after it."
     ),
     "distance": Verb(
         "cut",

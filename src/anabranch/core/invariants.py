@@ -217,7 +217,7 @@ def _time_flaws(log: LogState, extent: Extent, last: Extent | None) -> Iterator[
     elif last is not None and last.appended.high is not None and low < last.appended.high:
         yield f"was appended at {low} µs, the one before at {last.appended.high}"
     elif extent.encoding == ARROW and low != high:
-        yield f"was appended at once, from {low} to {high} µs"
+        yield f"is one append, but has append times from {low} to {high} µs"
     low, high = extent.events.low, extent.events.high
     if (low is None) != (high is None) or (low is not None and high is not None and low > high):
         yield f"has event times from {low} to {high} µs"

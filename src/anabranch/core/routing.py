@@ -85,8 +85,8 @@ class KeyPoints:
         return found
 
     def select(self, rows: npt.NDArray[np.intp]) -> KeyPoints:
-        """The points of some rows, without unused points, so that repeated refusing, selecting and joining doesn't grow
-        them."""
+        """The points of some rows, without unused points: otherwise `points` would grow when rows are selected and joined
+        again and again."""
         used, codes = np.unique(self.codes[rows], return_inverse=True)
         return KeyPoints(self.points[used], codes)
 

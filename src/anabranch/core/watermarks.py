@@ -88,8 +88,8 @@ class TimeState:
 
 @dataclass(frozen=True, slots=True)
 class WriterTime:
-    """The last time that a writer noted, and when. An `idle` writer noted nothing for so long that it is no longer
-    waited for."""
+    """The last time that a writer noted, and when. The watermark no longer waits for an `idle` writer, which noted
+    nothing for too long."""
 
     writer: str
     time_us: Micros

@@ -38,8 +38,8 @@ class HostCapacity:
 def refusal(
     capacity: HostCapacity, held: Collection[QueryNeeds], needs: QueryNeeds, *, drivers: int, new_driver: bool
 ) -> str | None:
-    """Why a host does not take a query, None if it does. It has the queries `held`, in so many `drivers`; with `new_driver`
-    the query needs one more."""
+    """Why a host does not take a query, None if it does. It has the queries `held`, in a number of `drivers`; with
+    `new_driver` the query needs one more."""
     if capacity.groups is not None and needs.group not in capacity.groups:
         return f"it does not serve the group '{needs.group}'"
     cpus = capacity.cpus - sum(each.cpus for each in held)
@@ -67,8 +67,8 @@ def refused_text(row: QueryRow, now: int) -> str | None:
 
 
 def standby_refused_text(row: QueryRow, now: int) -> str | None:
-    """Why a query that wants a hot standby has none: because it can't have one, or because hosts leave it; None if none has said
-    so in the last half minute."""
+    """Why a query that wants a hot standby has none: because it can't have one, or because hosts leave it; None if none
+    has said so in the last half minute."""
     found = row.hot_standby if row.hot_standby is not None and row.hot_standby.until > now else None
     if row.standby != "hot" or row.wanted != "running":
         return None

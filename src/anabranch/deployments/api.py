@@ -205,7 +205,7 @@ class DeployedQueries(Displayed):
         signature: str | None = None,
         request: str | None = None,
     ) -> QueryInfo:
-        """Build the results of a query anew from `start_from` beside the present ones, and let them take their place.
+        """Recompute the results of a query from `start_from` beside the present ones, and then replace these.
 
         Returns the replay: a query `<name>-replay-<version>` that hosts run, while the query itself goes on. Once it has
         caught up with its sources, a host swaps both in one transaction: the new results get the names, aliases and
@@ -213,10 +213,9 @@ class DeployedQueries(Displayed):
         query continues from where the replay is, as the new version. Readers that are open go on reading the earlier
         results. Deleting the replay gives it up.
 
-        `text`, `parameters`, `trigger` and `files` are by default those of the present version; `signature`, `start_from` and
-        `by` are those of `deploy`. Raises QueryNotFound, Conflict if the query is being replayed already, InvalidArgument,
-        TooLarge, PermissionDenied.
-        """
+        `text`, `parameters`, `trigger` and `files` are by default those of the present version; `signature`,
+        `start_from` and `by` are those of `deploy`. Raises QueryNotFound, Conflict if the query is being replayed
+        already, InvalidArgument, TooLarge, PermissionDenied."""
         if text is not None:
             check_statements(text, f"the text of query '{name}'")
         restart = restart_at(start_from, by, False)
@@ -272,10 +271,9 @@ class DeployedQueries(Displayed):
         parameters: Mapping[str, str] | None = None,
         files: Mapping[str, bytes] | None = None,
     ) -> ValidatedQuery:
-        """Check a query with Spark, without deploying it: its inputs, outputs and parameters. A host answers, as in `plan`. None
-        of the code in its files runs.
-        Raises InvalidSql with the line for whatever would make a run fail at once, InvalidArgument, TooLarge,
-        StoreUnavailable if no host answers."""
+        """Check a query with Spark, without deploying it: its inputs, outputs and parameters. A host answers, as in
+        `plan`. None of the code in its files runs. Raises InvalidSql with the line for whatever would make a run fail
+        at once, InvalidArgument, TooLarge, StoreUnavailable if no host answers."""
         check_statements(text)
         values = check_values(parameters)
         listed = check_files(files or {})
@@ -337,9 +335,9 @@ class DeployedQueries(Displayed):
         return self.get(name)
 
     def stop(self, name: str, *, now: bool = False, request: str | None = None) -> QueryInfo:
-        """Have a query stop once its micro-batch is done; its state is `stopping` until then. With `now` it does not wait for
-        that: the next run repeats the micro-batch, and its results are published once all the same. Raises QueryNotFound,
-        Conflict."""
+        """Have a query stop once its micro-batch is done; its state is `stopping` until then. With `now` it does not
+        wait for that: the next run repeats the micro-batch, and its results are still published once. Raises
+        QueryNotFound, Conflict."""
         at_once = now
 
         def change(txn: Writing, now: Micros) -> Result:
@@ -390,8 +388,8 @@ class DeployedQueries(Displayed):
             return versions_of(txn, name)
 
     def file(self, name: str, file: str, version: int | None = None) -> bytes:
-        """The content of a file of a version, by default of the present one. Raises QueryNotFound, InvalidArgument for a name
-        that is none of its files, CorruptCatalog."""
+        """The content of a file of a version, by default of the present one. Raises QueryNotFound, InvalidArgument if
+        the version has no such file, CorruptCatalog."""
         with self._catalog.reading() as txn:
             row = need_query(txn, name)
             found = need_version(txn, name, row.version if version is None else version)

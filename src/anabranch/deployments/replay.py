@@ -1,4 +1,4 @@
-"""Replays: the results of a query are built anew beside the present ones, and then take their place.
+"""Replays: the results of a query are recomputed beside the present ones, and then replace them.
 
 A replay is a query of its own, `<query>-replay-<version>`, that hosts run like any other. It writes to streams with names
 of their own, so the query goes on undisturbed. Once it has caught up, a host swaps the two in one transaction: the streams
@@ -31,7 +31,7 @@ __all__ = ["add_replay", "refuse_replayed", "replay_name", "replay_stream", "rep
 
 
 def replay_name(query: str, version: int) -> str:
-    """The name of the query that builds the results of this version anew."""
+    """The name of the query that recomputes the results of this version."""
     return f"{query}-replay-{version}"
 
 

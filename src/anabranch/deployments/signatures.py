@@ -106,7 +106,8 @@ class TrustedKeys(Displayed):
             return [row for _, row in txn.states(TRUSTED_KEY)]
 
     def add(self, key: bytes, label: str) -> TrustedKey:
-        """Trust a public key of 32 bytes. From the first key on, unsigned queries no longer start. Raises InvalidArgument."""
+        """Trust a public key of 32 bytes. From the first key on, unsigned queries no longer start. Raises
+        InvalidArgument."""
         if len(key) != _KEY_BYTES:
             raise InvalidArgument(f"expected an Ed25519 public key of {_KEY_BYTES} bytes, got {len(key)}")
         if not label or len(label) > _LABEL_CHARS_MAX or not label.isprintable():

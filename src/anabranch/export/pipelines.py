@@ -2,8 +2,7 @@
 run reported; and the states of deployed queries.
 
 How far a pipeline has read is in its catalog row, as of its last heartbeat; how much follows is counted now. So any
-process can tell the lag, also of a pipeline that does not run.
-"""
+process can report the lag, even of a pipeline that does not run."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Opening:
 
     def session(self, unique: str) -> str:
         """A session of this opening. Brokers that are sent the same opening, by a network that repeats bytes, have
-        sessions of their own: `unique` tells them apart."""
+        sessions of their own: `unique` distinguishes them."""
         return f"{self.consumer}-{self.attempt}-{unique}"
 
     def follows(self, session: str) -> bool:

@@ -68,7 +68,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Parts that are appended all together or not at all. `request`, if given, makes the unit take effect once: a
+    """Parts that are appended together or not at all. `request`, if given, makes the unit take effect once: a
     repeated request is a duplicate and returns the first result. So does `producer`, which numbers the unit; then it has
     no request, and its parts have no sequences and are at least one."""
 
@@ -152,7 +152,7 @@ class Batch(NamedTuple):
     """A committed batch: its first sequence number, its number of events, the offset of the first, its append time, and
     the fence it carried.
 
-    Two owners of a writer's name may use the same sequence numbers; the fence tells which owner wrote the batch.
+    Two owners of a writer's name may use the same sequence numbers; the fence identifies the owner that wrote the batch.
     """
 
     first: int

@@ -11,8 +11,8 @@ from anabranch.model.amounts import to_size
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most so many events, and so many bytes, per second; None: any number. Bytes are those of the events' columns in
-    memory (Arrow), as a number or as text such as `2MB`."""
+    """A maximum number of events, of bytes, or of both, per second; None: any number. Bytes are those of the events'
+    columns in memory (Arrow), as a number or as text such as `2MB`."""
 
     events_per_s: float | None = None
     bytes_per_s: float | None = None

@@ -1,7 +1,7 @@
 """The process that runs queries of people who aren't trusted: `python -m anabranch.query.worker`.
 
 It opens the store itself, takes one request after the other from its stdin, and writes results to its stdout. Every request
-gets a database of its own. A frame is a byte that says its kind, its length in 4 bytes (little-endian), and so many bytes.
+gets a database of its own. A frame is a byte for its kind, its length in 4 bytes (little-endian), and the content.
 `isolated.py` is the other end, and kills this process at a query's deadline.
 """
 

@@ -43,7 +43,8 @@ def connect(
     store's catalog and files raise NotRemote. `token` says who calls, by default the environment variable
     ANABRANCH_TOKEN. With TLS, `ca` is a PEM file with the certificate of the CA to trust instead of the machine's;
     `certificate` and `private_key` are the client's own. Without TLS a token is sent to this machine alone, unless
-    `insecure` or ANABRANCH_INSECURE=1 says that the network is trusted. `settings` and `runtime` apply, the other arguments don't.
+    `insecure` or ANABRANCH_INSECURE=1 says that the network is trusted. `settings` and `runtime` apply, the other
+    arguments don't.
 
     No broker needs to answer yet when this returns. Raises InvalidArgument, MissingExtra, and for a store that is opened
     here what `anabranch.store.open.connect` raises.

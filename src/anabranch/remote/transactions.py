@@ -263,7 +263,7 @@ class _BatchSender:
             self._number = number
 
     def make_room(self, size: int) -> None:
-        """See `Staging.make_room`: the broker sees to it."""
+        """See `Staging.make_room`: the broker takes care of it."""
 
     def finish(self) -> tuple[()]:
         """The broker has all that was written."""

@@ -37,7 +37,7 @@ class RetryPolicy:
     event: LogEvent | None = None
 
     def pause_s(self, failures: int, chance: float = 1.0) -> float:
-        """The pause in seconds after so many failures, at least one. `chance`, from 0 to 1, is its random part."""
+        """The pause in seconds after this many failures, at least one. `chance`, from 0 to 1, is its random part."""
         assert failures >= 1
         pause = min(self.pause_s_max, self.pause_s_min * self.growth ** min(failures - 1, 64))
         return pause * (1 - self.jitter * (1 - chance))

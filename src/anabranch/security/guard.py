@@ -22,7 +22,7 @@ Holdable = Literal["connections", "followers", "memory"]
 class Principal:
     """Who calls. `name` is what roles, audit and limits go by; `roles` those that apply to the whole store without a
     binding; `groups` further names that roles may be bound to, as `group:NAME`. `token` is the id of the token it came
-    with, if any; `peer` the address it calls from; `expires_at` when it is not taken for granted any more."""
+    with, if any; `peer` the address it calls from; `expires_at` is when it must be authenticated again."""
 
     name: str
     roles: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""How much a principal, and all together, may call, send and hold."""
+"""How much each principal, and all callers together, may call, send and hold."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from anabranch.errors import RateLimited
 from anabranch.runtime.ports import Runtime
 from anabranch.security.guard import Holdable, Holding
 
-HELD_RETRY_S: Final = 1.0  # when to ask again for what others hold
+HELD_RETRY_S: Final = 1.0  # when to retry if others hold the rest
 _PRINCIPALS_KEPT: Final = 10_000
 _MIB: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Limits; None: none. Rates are per second, `memory` is in bytes."""
+    """Limits; None means no limit. Rates are per second, `memory` is in bytes."""
 
     calls_per_s: float | None = None
     bytes_per_s: float | None = None
@@ -29,7 +29,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The limits of each principal, of some principals by name, and of all together in one broker."""
+    """The limits of each principal, of some principals by name, and of all callers of one broker together."""
 
     each: Quota = Quota(connections=1_000, followers=5_000, memory=512 * _MIB)
     named: dict[str, Quota] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Quotas:
 
 
 class _Account:
-    """What one principal has used, or all together."""
+    """What one principal, or all callers together, have used."""
 
     __slots__ = ("bytes", "calls", "held", "quota")
 
@@ -114,7 +114,7 @@ class QuotaKeeper:
         return Holding(release)
 
     def held(self) -> dict[str, int]:
-        """What all together hold now."""
+        """What all callers together hold now."""
         with self._lock:
             return {str(what): amount for what, amount in self._total.held.items()}
 

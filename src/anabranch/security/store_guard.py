@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 UNKNOWN: Final = Principal("unknown")
 _REFUSALS: Final = (Unauthenticated, PermissionDenied, RateLimited)
 _TOKEN_CHARS_MAX: Final = 16 * 1024
-# Nobody changes the audit stream through a broker; who opens the store itself can.
+# The audit stream can't be changed through a broker; a process that opens the store itself can change it.
 _AUDIT_KEPT: Final = frozenset({str(AUDIT), f"{AUDIT.scope}/"})
 
 
@@ -118,7 +118,7 @@ class StoreGuard:
             self._note(principal, verb, resource, error)
 
     def facts(self) -> dict[str, int]:
-        """What metrics show: notes that the audit dropped, and what callers hold now."""
+        """Values for metrics: the notes that the audit dropped, and what callers hold now."""
         return {"audit_dropped": self._audit.dropped, **self._quotas.held()}
 
     def close(self) -> None:

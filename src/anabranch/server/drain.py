@@ -9,7 +9,7 @@ __all__ = ["Drain"]
 
 
 class Drain:
-    """Whether the broker is about to end. Followers of a stream and readers of a group register how they are told:
+    """Whether the broker is about to end. Followers of a stream and readers of a group register a callback:
     they send what the caller needs to resume elsewhere, and end their answer. Thread-safe."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Drain:
         return lambda: None
 
     def start(self) -> None:
-        """Begin: tell all who registered. Repeated calls do nothing."""
+        """Begin: notify all that registered. Repeated calls do nothing."""
         with self._lock:
             if self._started:
                 return

@@ -1,8 +1,8 @@
 """Whether a value was there, by Bloom filters that pipelines make with `bloom_sketch_agg`.
 
-A filter answers yes for every value that was there, and for others with a probability that it can tell (`error`). It has
-parts of 32,768 bits: by default eight, 32 KiB, for 27,000 values with 1 % of wrong answers. After a header its bytes are those
-of Spark's `BloomFilter` (version 2, in `org.apache.spark.util.sketch`), of hashes of the values' texts.
+A filter answers yes for every value that was there, and for others with a probability that it can tell (`error`). It
+has parts of 32,768 bits: by default eight, 32 KiB, for 27,000 values with 1 % of wrong answers. After a header its
+bytes are those of Spark's `BloomFilter` (version 2, in `org.apache.spark.util.sketch`), of hashes of the values' texts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Longs = npt.NDArray[np.int64]
 
 
 def expression(value: str, parts: int = PARTS) -> str:
-    """The SQL of Spark for the filter of a column's values, given as SQL. Its text is hashed, so an integer and its digits are
-    the same; null is left out."""
+    """The SQL of Spark for the filter of a column's values, given as SQL. Its text is hashed, so an integer and its
+    digits are the same; null is left out."""
     # The hash of null is not null.
     hashed = f"IF(({value}) IS NULL, NULL, xxhash64(CAST(({value}) AS STRING)))"
     filled = f"{AGGREGATE}({hashed}, {_VALUES * parts}L, {_BITS * parts}L)"
@@ -89,7 +89,8 @@ def error(sketch: bytes) -> float:
 
 
 def estimate(sketch: bytes) -> int:
-    """About how many distinct values were there; the most that it can tell if all its bits are set. Raises InvalidArgument."""
+    """About how many distinct values were there; the largest count that it can report, with all its bits set. Raises
+    InvalidArgument."""
     filled = _read(sketch)
     size = 64 * len(filled.words)
     return round(math.log(max(1 - filled.full, 1 / size)) / math.log1p(-1 / size) / filled.bits)

@@ -97,7 +97,7 @@ def _keys(values: Iterable[object]) -> Iterable[int | bytes]:
 
 
 def _cells(key: int | bytes, sketch: _Sketch) -> npt.NDArray[np.int64]:
-    """The cell of the key in each row, as Spark has it."""
+    """The cell of the key in each row, computed as Spark does."""
     depth, width = sketch.table.shape
     if isinstance(key, int):
         with np.errstate(over="ignore"):

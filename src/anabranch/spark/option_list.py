@@ -126,7 +126,7 @@ OPTIONS: Final = (
         "awaitStandby",
         "read",
         "none",
-        "the folder of the query's checkpoint, in which its hot standby says how far it is: batches wait a little for it",
+        "the folder of the query's checkpoint, where its hot standby records its progress: batches wait a little for it",
         internal=True,
     ),
     SparkOption(
@@ -147,7 +147,7 @@ OPTIONS: Final = (
         "shedDraw",
         "read",
         "`false`",
-        "`true`: read all events, with the number in `_shed_draw` by which the query itself keeps them",
+        "`true`: read all events, each with a random number in `_shed_draw`; the query decides by it which it keeps",
         internal=True,
     ),
     SparkOption(

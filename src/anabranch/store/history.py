@@ -58,7 +58,7 @@ class History(Displayed):
         `missing` counts them.
 
         A later compaction or truncation may replace a file, and the next collection removes it, at the earliest an hour
-        after it came out of use. Raises InvalidArgument for an encrypted store, InvalidCut, Truncated, StreamNotFound."""
+        after it became unused. Raises InvalidArgument for an encrypted store, InvalidCut, Truncated, StreamNotFound."""
         self._source.check_open()
         return self._source.files(self._stream, start, end, by)
 

@@ -92,9 +92,9 @@ class StreamBuilder(Displayed):
     def writer(
         self, *, schema: Any = None, key: str | None = None, time: str | None = None, scaling: Fixed | int = 1
     ) -> Writer:
-        """A writer of the next part, which consists of what it has written by the end of the context. Without a
-        `schema`, the part has the columns of the first part; if it is the first itself, it is raw. The arguments are
-        those of `Streams.create`."""
+        """A writer for the next part. The part holds what the writer has written by the end of the context. Without a
+        `schema`, it has the columns of the first part; the first part itself is then raw. The arguments are those of
+        `Streams.create`."""
         self._require_open()
         if schema is None and key is None and time is None and self._first is not None and not self._first.schema.raw:
             own = self._first.schema

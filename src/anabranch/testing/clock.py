@@ -29,5 +29,5 @@ class ManualClock:
         return self.micros / _SECOND_US
 
     def pass_time(self, micros: int) -> None:
-        """Moves the clock on by so many µs."""
+        """Moves the clock forward by this many µs."""
         self.micros += micros

@@ -32,7 +32,7 @@ def commit_together(
     the stream afterwards. Events that were not flushed are left out.
 
     Returns False where `request` was committed before: then these transactions are aborted, and nothing else changes.
-    Committed ones leave no outcome behind, because `request` is what tells a repeat. Raises TransactionNotFound,
+    Committed ones leave no outcome behind, because `request` identifies a repeat. Raises TransactionNotFound,
     TransactionAborted, InvalidArgument for a committed transaction and for one with events of another stream, Conflict
     where another process flushes into one meanwhile; and what `publish` raises. After any error nothing was committed,
     except after AppendUncertain.

@@ -37,7 +37,7 @@ def pack(command: Message) -> bytes:
 
 
 def kind_of(data: bytes) -> str:
-    """The full name of the packed message, such as `anabranch.v1.ReadCommand`; "" if these bytes are none."""
+    """The full name of the packed message, such as `anabranch.v1.ReadCommand`; "" if these bytes are not a command."""
     try:
         return Any.FromString(data).type_url.rpartition("/")[2] if len(data) <= limits.COMMAND_BYTES_MAX else ""
     except DecodeError:

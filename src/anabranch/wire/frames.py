@@ -1,10 +1,10 @@
 """The messages of a session: an exchange in which a broker holds something for one client, such as a group reader or a
 transaction.
 
-Each message is the metadata of one Flight message: the length of a JSON header (4 bytes, little-endian), the header, and
-Arrow data as an IPC stream, or nothing. The client's requests are numbered from 1, and each gets one answer of the same
-number, in order. Number 0 is for messages that get none: what the client tells, and what the broker asks for in the
-middle of a request.
+Each message is the metadata of one Flight message: the length of a JSON header (4 bytes, little-endian), the header,
+and Arrow data as an IPC stream, or nothing. The client's requests are numbered from 1, and each gets one answer of the
+same number, in order. Number 0 is for messages that get none: what the client sends unasked, and what the broker asks
+for in the middle of a request.
 
 The broker's first answer has the field `session`, and every message of the client after that has it too: a message that a
 network repeats at another broker is refused there.

@@ -23,7 +23,8 @@ def warning_to_json(warning: Warning) -> dict[str, Any]:
 
 
 def issue(shown: Any) -> None:
-    """Issue a warning of a broker in this process, for the caller of this package. Raises InvalidArgument for what is none."""
+    """Issue a warning of a broker in this process, for the caller of this package. Raises InvalidArgument for anything
+    else."""
     members = conform(shown, dict, "a warning")
     message = conform(members.get("message"), str, "a warning's message")
     if members.get("kind") == TimeWarning.__name__:

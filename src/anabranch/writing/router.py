@@ -71,7 +71,7 @@ class Router:
         return list(self.routes.split(pending.events, pending.points))
 
     def groups(self, pending: PendingBatch) -> list[list[RoutedRows]]:
-        """The same, each group to be appended together or not at all. Raises InvalidArgument for a conditional batch
+        """The same; each group is appended as one atomic unit. Raises InvalidArgument for a conditional batch
         whose events go to several segments."""
         found = self.split(pending)
         if pending.expected is not None and len(found) > 1:
@@ -101,8 +101,8 @@ class Router:
 
     def reload(self) -> None:
         """Load the stream's current segments, with nothing in flight, and number on from what was appended. Raises what
-        `WriterProgress.reload` raises, Conflict for a raw stream that has become a byte stream, and CorruptCatalog if an open segment is in a log that takes no more events:
-        retrying would never end."""
+        `WriterProgress.reload` raises, Conflict for a raw stream that has become a byte stream, and CorruptCatalog if
+        an open segment is in a log that takes no more events: retrying would never end."""
         routes = self._progress.reload()
         refuse_other_kind(routes.info, raw=self.schema.raw)
         self.routes = routes

@@ -178,7 +178,7 @@ def test_frequencies_and_membership_of_values_in_a_query(ask: Ask) -> None:
             "bloom_sketch_contains: expected the bytes of a Bloom",
         ),
         ("SELECT count_min_sketch_estimate(visits, 'a') FROM iot.users", "expected the bytes of a count-min sketch"),
-        ("SELECT approx_top_k_estimate(visits) FROM iot.users", "expected what approx_top_k_accumulate makes"),
+        ("SELECT approx_top_k_estimate(visits) FROM iot.users", "expected a result of approx_top_k_accumulate"),
         (
             "SELECT approx_top_k_estimate({'sketch': visits, 'itemDataTypeDDL': 'item DATE'}) FROM iot.users",
             "cast the values",

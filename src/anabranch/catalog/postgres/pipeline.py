@@ -51,7 +51,7 @@ class PipelineConnection(psycopg.Connection[tuple[Any, ...]]):
     """The driver's connection, with `run_statements`. For one thread at a time.
 
     If the server does not answer within `answer_s` seconds, `timed_out` is set, psycopg.OperationalError is raised and the
-    connection is closed, because a late answer would be taken for that of the next statement.
+    connection is closed, because a late answer would be mistaken for the next statement's.
     """
 
     answer_s: float = limits.CATALOG_ANSWER_S

@@ -135,7 +135,7 @@ class SqliteCatalog:
 
     @contextmanager
     def writing(self, subject: Subject | None = None) -> Iterator[Writing]:
-        """See the port. SQLite has one writer at a time, whatever its subject, which is asserted all the same."""
+        """See the port. SQLite has one writer at a time, whatever its subject. The subject is checked nevertheless."""
         with self._exclusively(), TranslatedErrors(self._path):
             try:
                 _begin(self._database, "begin immediate")

@@ -66,8 +66,8 @@ class QueryRestart:
 @dataclass(frozen=True, slots=True)
 class QueryStandby:
     """The host that runs the hot standby of a query, until it renews the lease or the time has come; `token`, `pid` and
-    `host` as in `QueryLease`. It follows the run of `change`. `ready`: it could take over now. `refused` says why the query
-    as of this change can't have one."""
+    `host` as in `QueryLease`. It follows the run of `change`. `ready`: it could take over now. `refused` is the reason
+    why the query, as of this change, can't have one."""
 
     token: str
     pid: int
@@ -83,11 +83,12 @@ class QueryRow:
     """A deployed query. `version` is the one that is to run. `change` rises with everything that a running driver has to
     be restarted for; a driver runs the row as of one change.
 
-    `state` is what its host last reported: `waiting` for a host or for `retry_at`, or what its driver does. `epoch` rises
-    with each host that takes it, and `lease` names that host. `restarts` counts the runs that failed in a row. With `drop_results` a wanted deletion also deletes
-    the streams of its results; with `stop_now` a wanted stop does not wait for the micro-batch. `standby` is the kind of standby that is wanted, and
-    `hot_standby` the hot one, if a host has it. `refusal` says why a host left it, until one takes it, and
-    `standby_refusal` why a host left its hot standby.
+    `state` is what its host last reported: `waiting` for a host or for `retry_at`, or what its driver does. `epoch`
+    rises with each host that takes it, and `lease` names that host. `restarts` counts the runs that failed in a row.
+    With `drop_results` a wanted deletion also deletes the streams of its results; with `stop_now` a wanted stop does
+    not wait for the micro-batch. `standby` is the kind of standby that is wanted, and `hot_standby` the hot one, if a
+    host has it. `refusal` says why a host left it, until one takes it, and `standby_refusal` why a host left its hot
+    standby.
 
     A replay (`anabranch.deployments.replay`) `replaces` the query of that name once it has caught up, and `keeps` the
     earlier results then. Times in µs."""

@@ -45,7 +45,7 @@ class IntakeSource(Closeable):
 
     @property
     def format_name(self) -> str:
-        """The name whose ending gives the format."""
+        """The file's name, whose ending gives the format."""
         return "" if self.path is None else self.path.name.lower().removesuffix(".gz")
 
     @property
@@ -169,7 +169,7 @@ class LineBlocks:
 
 
 class BadInput(Exception):
-    """The input can't be read on: where, and why. All rows before that have been yielded."""
+    """The input is bad at `place`, for the reason `why`. All rows before it have been yielded."""
 
     def __init__(self, place: str, why: str) -> None:
         super().__init__(f"{place}: {why}")

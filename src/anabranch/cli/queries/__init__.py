@@ -1,4 +1,5 @@
-"""`anabranch queries`: SQL over streams that is deployed, and run by hosts. A file for a verb, or for a few of a kind."""
+"""`anabranch queries`: SQL over streams that is deployed, and run by hosts. Each file has one verb, or a few related
+ones."""
 
 from __future__ import annotations
 

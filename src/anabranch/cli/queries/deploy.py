@@ -103,7 +103,8 @@ def deploy(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Deploy a file of CREATE STREAM statements, or a template, as a query, or as a new version of it. A host runs it within seconds.
+    """Deploy a file of CREATE STREAM statements, or a template, as a query, or as a new version of it. A host runs it
+    within seconds.
 
     A changed file becomes a new version; `rollback` returns to an older one. If the statements mean the same as before,
     it goes on where it was. Otherwise --from says where the new version begins, without earlier state; its results

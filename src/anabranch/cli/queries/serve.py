@@ -68,7 +68,8 @@ def serve(
 
     A host takes the queries that no other host has, runs them in a driver (a process with a Spark session), and
     restarts what fails. Several hosts may serve one store: when one is killed, another takes its queries after the time
-    of --lease. It takes a query only if what the query needs (`queries deploy --cpus --memory`) is free here. SIGTERM and Ctrl-C let the micro-batches in progress finish and give the queries back at once.
+    of --lease. It takes a query only if what the query needs (`queries deploy --cpus --memory`) is free here. SIGTERM
+    and Ctrl-C let the micro-batches in progress finish and give the queries back at once.
 
     Examples:
 

@@ -63,8 +63,8 @@ def templates(
 def save_template(
     name: TemplateArgument, file: FileArgument, as_json: JsonOption = False, store: StoreOption = None
 ) -> None:
-    """Save a file of statements as a template, or change one. The comment with which it begins is its description. Queries that
-    were deployed with it stay as they are.
+    """Save a file of statements as a template, or change one. The comment with which it begins is its description.
+    Queries that were deployed with it stay as they are.
 
     Example:
 

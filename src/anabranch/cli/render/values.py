@@ -1,4 +1,4 @@
-"""Values as text, the same in each format of text."""
+"""Values as text, in the same form for all text formats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def iso(column: pa.Array) -> list[str | None]:
 
 
 def iso_array(column: pa.Array) -> pa.Array:
-    """The same as a column."""
+    """Like `iso`, but returns a column."""
     kind = column.type
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     if zoned:
@@ -53,7 +53,7 @@ def dump(value: Any) -> str:
 
 
 def _unusual(value: Any) -> Any:
-    """Converts values inside nested ones that JSON does not have."""
+    """Converts values inside nested ones for which JSON has no type."""
     if isinstance(value, bytes):
         return bytes_text(value)
     if hasattr(value, "isoformat"):

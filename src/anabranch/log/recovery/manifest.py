@@ -232,9 +232,9 @@ def newest(blobs: Blobs, *, store: str | None = None) -> tuple[Manifest | None, 
 
 
 def intact(blobs: Blobs, damaged: dict[str, str], *, store: str | None = None) -> Iterator[Manifest]:
-    """The manifests whose blobs all exist and are intact, and each of whose rows a catalog could hold, newest first. Adds
-    the errors of the others to `damaged`, by folder. With `store`, only manifests of that store count, and those that name no
-    store."""
+    """The manifests whose blobs all exist and are intact, and each of whose rows a catalog could hold, newest first.
+    Adds the errors of the others to `damaged`, by folder. With `store`, only manifests of that store count, and those
+    that name no store."""
     for folder in folders(blobs):
         try:
             manifest = read(blobs, folder)

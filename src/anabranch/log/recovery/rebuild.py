@@ -41,7 +41,7 @@ UNKNOWN: Final = (
 @dataclass(frozen=True, slots=True)
 class UnlistedBlob:
     """A blob that the manifest does not name, and that may hold `events` acknowledged after it. `streams` are the
-    streams of its logs, as far as the manifest has them; `note` is additional information."""
+    streams of its logs, as far as the manifest knows them; `note` is additional information."""
 
     key: str
     size: int

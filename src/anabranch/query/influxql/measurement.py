@@ -1,8 +1,8 @@
 """How a stream is seen as a measurement: which of its columns are tags, and which are fields of which type.
 
-A text column is a tag, unless the stream's tag `influxql.text-fields` lists it: InfluxDB tells text fields from tags, Arrow
-doesn't. Numbers and booleans are fields. Other columns can't be seen, nor can the event time but as `time`.
-"""
+A text column is a tag, unless the stream's tag `influxql.text-fields` lists it: InfluxDB distinguishes text fields from
+tags; Arrow does not. Numbers and booleans are fields. Other columns can't be seen, nor can the event time but as
+`time`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from anabranch.errors import InvalidSql
 
 
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
-    """The names in which the pattern occurs, in their order. Raises InvalidSql for a pattern that is none."""
+    """The names in which the pattern occurs, in their order. Raises InvalidSql for an invalid pattern."""
     try:
         found = pc.match_substring_regex(pa.array(names, pa.string()), pattern)
     except pa.ArrowException as exc:

@@ -228,7 +228,7 @@ class Evaluation:
         return SeriesVector(vector.labels, part(vector.values), vector.present).without_name()
 
     def _check_cells(self, series: int) -> None:
-        """Raise QueryLimitExceeded for a vector of so many series that is too large."""
+        """Raise QueryLimitExceeded if a vector of this many series is too large."""
         if series * len(self.times) > limits.PROMQL_CELLS_MAX:
             raise self._too_many(f"{series:,} series at {len(self.times):,} times")
 

@@ -37,7 +37,7 @@ class SeriesVector:
 
     @classmethod
     def empty(cls, count: int) -> SeriesVector:
-        """No series, on a grid of so many times."""
+        """No series, on a grid of this many times."""
         return cls([], np.empty((0, count)), np.empty((0, count), np.bool_))
 
     def without_name(self) -> SeriesVector:

@@ -179,7 +179,7 @@ def quantile(windows: SampleWindows) -> Floats:
 
 
 def between(wanted: Floats, counts: Integers, ranked: Callable[[Integers], Floats]) -> Floats:
-    """The quantile of so many sorted values, of which `ranked` returns those of given ranks."""
+    """The quantile of this many sorted values; `ranked` returns the values of given ranks."""
     rank = np.clip(np.nan_to_num(wanted), 0, 1) * (counts - 1)
     lower = np.floor(rank)
     weight = rank - lower

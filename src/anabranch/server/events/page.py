@@ -96,5 +96,5 @@ def read_page(reader: Reader, limit: int) -> EventPage:
 
 
 def _fitting(batch: pa.RecordBatch, bytes_left: int) -> int:
-    """How many of the rows take about so many bytes; at least one."""
+    """How many of the rows take about this many bytes; at least one."""
     return max(1, int(batch.num_rows * bytes_left // max(1, batch.nbytes)))

@@ -162,7 +162,7 @@ class _Answers:
                 self._changed.notify_all()
 
     def _write(self, answer: v1.AppendAnswer) -> None:
-        """Answer, unless the client is gone or a batch before was refused: the client numbers anew what came after it."""
+        """Answer, unless the client is gone or a batch before was refused: the client renumbers what came after it."""
         refused = bool(answer.error) and self._in_sequence
         if not self._refused:
             try:

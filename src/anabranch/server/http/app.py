@@ -166,7 +166,7 @@ class _Started:
 
 
 def _routes(app: HttpApp, endpoints: Sequence[Endpoint], origins: Sequence[str]) -> list[Route]:
-    """One route a path, with all its methods, so that a wrong method is told which there are."""
+    """One route per path, with all its methods, so that the answer to a wrong method lists the right ones."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint

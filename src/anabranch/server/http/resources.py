@@ -25,7 +25,13 @@ from anabranch.server.http.read import time_kind
 from anabranch.wire.values import to_bytes, to_json
 from anabranch.wire.verbs import VERBS
 
-_OF_STREAM: Final = ("name", "stream", "source", "first", "part")  # how verbs call the stream that they are about
+_OF_STREAM: Final = (
+    "name",
+    "stream",
+    "source",
+    "first",
+    "part",
+)  # the verbs' names for the argument that is the stream
 
 
 async def list_scopes(call: HttpCall) -> Response:
@@ -48,7 +54,7 @@ async def create_scope(call: HttpCall) -> Response:
 
 async def create_stream(call: HttpCall) -> Response:
     """Create a stream: `name`, `schema` as text (`sensor:string, at:timestamp`) or none for a raw stream, `key`, `time`
-    and what else `streams.create` takes."""
+    and the other arguments of `streams.create`."""
     arguments = await arguments_of(call)
     if isinstance(arguments.get("schema"), str):
         arguments["schema"] = to_json(parse_schema(arguments["schema"]))
@@ -90,7 +96,7 @@ async def call_scope(call: HttpCall) -> Response:
 
 
 async def get_cut(call: HttpCall) -> Response:
-    """The cut at a place: `?at=head`, `tail`, a time, a pointer."""
+    """The cut at a position: `?at=head`, `tail`, a time, a pointer."""
     where, by = place(call.text("at") or "tail"), time_kind(call)
 
     def work() -> str:
@@ -142,8 +148,8 @@ async def list_page(
     given: Mapping[str, Any] | None = None,
     parse_name: Callable[[str], Any] = str,
 ) -> Response:
-    """A page: `{"items": […], "next": address or null}`. `after` is the last name of the page before, as `parse_name` reads
-    it. `given` are arguments that come from elsewhere than the query."""
+    """A page: `{"items": […], "next": address or null}`. `after` is the last name of the previous page,
+    parsed by `parse_name`. `given` are arguments that are not in the query string."""
     limit = call.count("limit", limits.HTTP_PAGE_EVENTS, most=limits.CATALOG_PAGE_ROWS)
     text = call.text("after")
     after = None if text is None else parse_name(text)

@@ -1,4 +1,4 @@
-"""All endpoints, with what OpenAPI says of each."""
+"""All endpoints, with their OpenAPI descriptions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EVENTS: Final = f"{STREAM}/events"
 
 
 async def read_or_follow(call: HttpCall) -> Response:
-    """`?follow` goes on where a read would end."""
+    """Read events; with `?follow`, keep waiting for more where a read would end."""
     return await (follow(call) if follows(call) else read(call))
 
 
@@ -90,7 +90,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         answers=json_answer("Event", "The event; its pointer and its append time are in headers."),
     ),
     Endpoint(
-        *("GET", f"{STREAM}/cut", resources.get_cut, "read", "stream", "get_cut", "The cut at a place"),
+        *("GET", f"{STREAM}/cut", resources.get_cut, "read", "stream", "get_cut", "The cut at a position"),
         parameters=(query_parameter("at", TEXT, f"{PLACE} Default: `tail`."), BY),
         answers=json_answer("Cut", "The cut."),
     ),
@@ -114,7 +114,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         *("GET", STREAMS, resources.list_streams, None, "verb", "list_streams", "The streams that the caller may read"),
         parameters=(
             *PAGE,
-            query_parameter("scope", TEXT, "Only those of one scope."),
+            query_parameter("scope", TEXT, "Only the streams of this scope."),
             query_parameter("internal", FLAG, "Also the store's own streams."),
         ),
         answers=json_answer("Streams", "A page of streams, in name order."),
@@ -137,7 +137,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint(
         *("DELETE", SCOPE, resources.delete_scope, None, "verb", "delete_scope", "Delete a scope"),
-        parameters=(KEY, query_parameter("recursive", FLAG, "Its streams too.")),
+        parameters=(KEY, query_parameter("recursive", FLAG, "Delete its streams too.")),
         answers={"204": {"description": "It is deleted."}},
     ),
     Endpoint(

@@ -59,7 +59,7 @@ class HeldTransaction:
 
     @property
     def info(self) -> TransactionInfo:
-        """Its state, as the catalog has it."""
+        """The state of the transaction in the catalog."""
         return self._row().info
 
     @property

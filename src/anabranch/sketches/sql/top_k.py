@@ -29,7 +29,7 @@ _STATE: Final = pa.struct(
     ]
 )
 _FREQUENT: Final = pa.list_(pa.struct([pa.field("item", pa.string()), pa.field("count", pa.int64())]))
-_FROM_FIRST: Final = 0  # a number of items that is not given: that of the first sketch
+_FROM_FIRST: Final = 0  # default of maxItemsTracked: the number of the first sketch
 
 State = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ def _state(sketch: bytes, items_max: int, item: top_k.ItemType) -> State:
 def _sketch(state: object) -> tuple[bytes, top_k.ItemType]:
     """The bytes, and the type of their items."""
     if not isinstance(state, Mapping) or not {"sketch", "itemDataTypeDDL"} <= set(state):
-        raise InvalidArgument(f"expected what approx_top_k_accumulate makes, found {type(state).__name__}")
+        raise InvalidArgument(f"expected a result of approx_top_k_accumulate, found {type(state).__name__}")
     found = re.match(r"item (\w+)", str(state["itemDataTypeDDL"]))
     item = _DDL.get(found[1].lower()) if found else None
     if item is None:
@@ -69,7 +69,7 @@ def _combine(states: Iterable[object], items_max: int) -> State | None:
     if len(set(kinds)) > 1:
         raise InvalidArgument(f"top-k sketches of {' and of '.join(sorted(set(kinds)))} can't be merged")
     first = known[0]
-    assert isinstance(first, Mapping), "_sketch has seen to it"
+    assert isinstance(first, Mapping), "checked by _sketch"
     merged = top_k.union(sketches, kinds[0], items_max or None)
     return _state(merged, items_max or first.get("maxItemsTracked") or top_k.ITEMS, kinds[0])
 

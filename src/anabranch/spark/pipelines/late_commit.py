@@ -77,8 +77,8 @@ class LateEventsSpec:
 
 @dataclass(frozen=True, slots=True)
 class BatchRead:
-    """What a micro-batch read: for each stream, by its id, the events between two cuts. `watermark_us` is the watermark of the
-    previous batch, behind which Spark drops events; `own_watermark_us` is the one of this batch."""
+    """What a micro-batch read: for each stream, by its id, the events between two cuts. `watermark_us` is the watermark
+    of the previous batch, behind which Spark drops events; `own_watermark_us` is the one of this batch."""
 
     watermark_us: int
     parts: Mapping[StreamId, tuple[StreamCut, StreamCut]]

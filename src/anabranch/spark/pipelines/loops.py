@@ -1,8 +1,7 @@
 """Finds loops: pipelines whose results come back to them through other pipelines, so that events would loop forever.
 
-A statement may feed back only where it says so (FEEDBACK), since then its events carry how often they went round. Imports neither
-Spark nor SQL parsing.
-"""
+A statement may feed back only where it says so (FEEDBACK), since then its events carry how often they went round.
+Imports neither Spark nor SQL parsing."""
 
 from __future__ import annotations
 
@@ -51,8 +50,8 @@ def find_loop(flows: Sequence[Flow], first: Flow) -> tuple[Flow, ...] | None:
 
 
 def refuse_loops(store: Store, name: str, outputs: Sequence[PipelineOutput]) -> None:
-    """Raise InvalidSql if what pipeline `name` writes by these comes to it again through other pipelines: those that run, and
-    those that would go on when they are started again."""
+    """Raise InvalidSql if what pipeline `name` writes by these comes to it again through other pipelines: those that
+    run, and those that would go on when they are started again."""
     now = store.runtime.clock.now()
     others = [row for row in rows(store.catalog) if row.name != name and (row.prepared or row.alive(now))]
     flows = [flow for row in others for output in row.outputs for flow in _flows(store, row.name, output)]

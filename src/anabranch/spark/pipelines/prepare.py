@@ -153,8 +153,8 @@ def check_present(spark: SparkSession, store: Store, row: PipelineRow | None, na
 def prepare_standby(
     spark: SparkSession, store: Store, step: Step, output: PipelineOutput, follow: FollowedRun
 ) -> PreparedQuery:
-    """Prepare a statement to follow its run in another process. `output` is the statement's output in the pipeline's row, but
-    with the checkpoint of the standby. Changes nothing. Raises InvalidSql, InvalidArgument."""
+    """Prepare a statement to follow its run in another process. `output` is the statement's output in the pipeline's
+    row, but with the checkpoint of the standby. Changes nothing. Raises InvalidSql, InvalidArgument."""
     own = _folder(output_checkpoint(store, output.checkpoint))
     query, late = _analyzed(spark, store, step, SourceReads(output.starts, follow=follow, await_standby=own))
     assert output.target_id is not None, "the pipeline runs"

@@ -109,7 +109,8 @@ def find(catalog: Catalog, name: str) -> PipelineRow:
 
 
 def former_feeders(catalog: Catalog) -> dict[str, str]:
-    """The names of deleted pipelines by the ids of the streams that they left results in, as `stream_id_text` writes them."""
+    """The names of deleted pipelines by the ids of the streams that they left results in, as `stream_id_text` writes
+    them."""
     with catalog.reading() as txn:
         return {stream_id_text(stream): left.pipeline for stream, left in txn.states(PIPELINE_RESULTS)}
 
@@ -298,7 +299,7 @@ def _note_results(txn: Writing, row: PipelineRow, now: int) -> None:
 
 def refuse_lost(name: str, token: str, txn: Reading, now: Micros) -> None:
     """Raise Conflict unless the run with this token holds the pipeline. Called in each transaction that publishes results,
-    so that a driver that was taken for dead publishes nothing more."""
+    so that a driver that was considered dead publishes nothing more."""
     del now
     row = _find(txn, name)
     if row is None or row.holder is None or row.holder.token != token:

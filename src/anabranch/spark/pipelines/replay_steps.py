@@ -16,8 +16,8 @@ __all__ = ["replay_steps"]
 
 def replay_steps(steps: Sequence[Step], version: int) -> tuple[Step, ...]:
     """The same steps in the same order, which write the streams of the replay of this version. What they read of each
-    other's results is that of the replay too. Raises InvalidSql for a statement with feedback, which would feed the same events
-    back again."""
+    other's results is that of the replay too. Raises InvalidSql for a statement with feedback, which would feed the
+    same events back again."""
     for step in steps:
         if step.statement.feedback:
             raise InvalidSql("a statement with FEEDBACK can't be replayed", line=step.statement.line)

@@ -106,14 +106,13 @@ def run(
     `only`: an upgrade. The statements with these targets start over, at `start_from`, else where they say; the others go on
     from their checkpoints, although they may have changed, which `anabranch.spark.queries.upgrade` has to have allowed.
 
-    `files`: the wheels, WebAssembly modules and resources that the functions of the file use, by name. Without them, functions
-    in Python are those of modules that are installed, which a deployed query may not use.
+    `files`: the wheels, WebAssembly modules and resources that the functions of the file use, by name. Without them,
+    functions in Python are those of modules that are installed, which a deployed query may not use.
 
     A pipeline runs in one process at a time. A store given by its path is closed when the pipeline ends.
 
-    Raises PipelineRunning, StreamHasPipeline, PipelineFailed, InvalidSql with the line, InvalidArgument if the statements or the result
-    streams are not those of the checkpoints, MissingExtra.
-    """
+    Raises PipelineRunning, StreamHasPipeline, PipelineFailed, InvalidSql with the line, InvalidArgument if the
+    statements or the result streams are not those of the checkpoints, MissingExtra."""
     text, name = _read(sql, name)
     steps = plan(text, parameters, check_files(files or {}))
     functions = functions_of(steps)
@@ -154,7 +153,7 @@ def run(
 @dataclass(frozen=True, slots=True)
 class DeployedRun:
     """A run of a deployed query, whose host holds the query in this epoch. Only one host does, so it takes the pipeline
-    from any earlier run of the query. `replay` is the version whose results it builds anew; see
+    from any earlier run of the query. `replay` is the version whose results it recomputes; see
     `anabranch.deployments.replay`."""
 
     epoch: int

@@ -109,7 +109,8 @@ class Standby:
         trigger_us: int | None,
         wanted: Callable[[], bool],
     ) -> None:
-        """`text`, `parameters` and `trigger_us` as for `run`. `start` ends early once it is no longer `wanted`. Raises InvalidArgument if the query can't be followed."""
+        """`text`, `parameters` and `trigger_us` as for `run`. `start` ends early once it is no longer `wanted`. Raises
+        InvalidArgument if the query can't be followed."""
         self._store = store
         self._spark = spark
         self._name = name

@@ -38,10 +38,10 @@ def start(
     run: tuple[str, str],
     follow: Callable[[BatchHandler], BatchHandler] | None = None,
 ) -> StreamingQuery:
-    """Start a prepared query under `name`. `run` is the name of its pipeline and the token of the run. `trigger_us` is the time
-    between micro-batches of a statement without an own trigger. In a run that follows another, `follow` wraps the handler
-    that publishes a batch in one that decides whether to publish it, and the sources pause between batches. Raises InvalidSql
-    for anything that Spark refuses only at this point."""
+    """Start a prepared query under `name`. `run` is the name of its pipeline and the token of the run. `trigger_us` is
+    the time between micro-batches of a statement without an own trigger. In a run that follows another, `follow` wraps
+    the handler that publishes a batch in one that decides whether to publish it, and the sources pause between batches.
+    Raises InvalidSql for anything that Spark refuses only at this point."""
     statement = step.statement
     # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -201,8 +201,8 @@ class QueryHost:
         return refusal(self._capacity, needs, row.needs, drivers=drivers, new_driver=new_driver)
 
     def _reserved(self, without: str | None = None) -> tuple[list[QueryNeeds], set[DriverOwner], int]:
-        """What the queries here and the hot standbys need, the owners of the drivers of the queries, and how many drivers all of
-        these have or get. A query may be left out."""
+        """What the queries here and the hot standbys need, the owners of the drivers of the queries, and how many
+        drivers all of these have or get. A query may be left out."""
         held = [each for name, each in self._held.items() if each.runs and name != without]
         owners = {each.owner for each in held}
         # A query that was taken over has another driver than the other ones of its group.
@@ -436,8 +436,8 @@ class QueryHost:
         return held.change is not None and time.monotonic() - held.started_s >= _SETTLED_S
 
     def _keep_spares(self) -> None:
-        """Keep spare drivers ready while there is room for another driver, and no query starts, which they would slow down. End
-        those for which there is no room any more."""
+        """Keep spare drivers ready while there is room for another driver, and no query starts, which they would slow
+        down. End those for which there is no room any more."""
         held = list(self._held.values())
         starting = any(each.driver is not None and not self._has_settled(each) for each in held)
         busy = {each.driver for each in held if each.driver is not None} | self._standbys.drivers

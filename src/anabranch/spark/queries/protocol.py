@@ -1,4 +1,4 @@
-"""What a host and a driver tell each other: one JSON object a line, by the driver's standard input and output.
+"""The messages between a host and a driver: one JSON object a line, by the driver's standard input and output.
 
 | from the host | |
 |---|---|
@@ -61,7 +61,7 @@ class MessagePipe:
 
 
 def parse_line(line: str) -> dict[str, Any]:
-    """A message; {} for a line that is none, such as the output of a library."""
+    """A message; {} for a line that is not a message, such as the output of a library."""
     try:
         found = json.loads(line)
     except ValueError:

@@ -1,8 +1,7 @@
 """Rows of Spark's state as plain JSON. Needs no Spark.
 
-The operators of `anabranch.spark.pipelines.windows` keep rows of many keys as one value, an Arrow IPC stream (`row_blobs`). They
-are told here one by one.
-"""
+The operators of `anabranch.spark.pipelines.windows` keep rows of many keys as one value, an Arrow IPC stream
+(`row_blobs`). They are listed here one by one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Does ahead what loads Java's classes and starts Spark's Python workers, with small stores of its own: some 8 s that a
-session's first real query then need not take, and some 3 s that a hot standby's first publication need not take."""
+"""Warms up a Spark session: runs queries over small temporary stores, which load Java's classes and start Python workers.
+This saves a session's first real query some 8 s, and a hot standby's first publication some 3 s."""
 
 from __future__ import annotations
 

@@ -19,15 +19,15 @@ from anabranch.streams.directory.scopes import need_scope
 
 
 def add_alias(txn: Writing, info: StreamInfo, name: StreamName, now: Micros) -> None:
-    """Add the alias `name` to the stream; an alias it already has stays as it is. Raises StreamExists, ScopeNotFound,
-    InvalidArgument where it has `limits.ALIASES_MAX`."""
+    """Add the alias `name` to the stream, if it does not have it already. Raises StreamExists, ScopeNotFound,
+    InvalidArgument if the stream has `limits.ALIASES_MAX` aliases."""
     need_scope(txn, name.scope)
     names = txn.aliases_of(info.id)
     if name in names:
         return
     need_free(txn, name)
     if len(names) >= limits.ALIASES_MAX:
-        raise InvalidArgument(f"'{info.name}' already has {len(names)} aliases, the maximum of a stream")
+        raise InvalidArgument(f"'{info.name}' already has {len(names)} aliases, the maximum")
     txn.put_alias(name, info.id)
     txn.add_change(info.id, "alias added", {"alias": str(name)}, now=now)
 

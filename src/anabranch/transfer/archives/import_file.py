@@ -22,8 +22,8 @@ def import_data_file(
     source: Blobs, place: str, file: ArchivedFile, part: DataFilePart, blobs: Blobs, runtime: Runtime, hold: HeldLease
 ) -> FileLocation:
     """Verify a data file of the archive in `place` and store it durably as a blob, under the lease. An unencrypted
-    store takes the file as it is; an encrypted one encrypts and writes it again. Memory: the file, twice if encrypted. Raises
-    CorruptArchive, StoreUnavailable and its subclasses."""
+    store takes the file as it is; an encrypted one encrypts and writes it again. Memory: the file, twice if encrypted.
+    Raises CorruptArchive, StoreUnavailable and its subclasses."""
     data = read_file(source, place, file)
     key = history_key(hold.begun_at, token(runtime.ids))
     try:

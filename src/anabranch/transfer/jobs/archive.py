@@ -52,7 +52,7 @@ class ArchiveBundle(Bundle):
     complete: Mapping[int, ArchivedFile] = field(default_factory=dict)
 
     def move(self, source: JobStore, target: JobStore, task: TaskContext) -> None:
-        """Write the missing ones. Raises as `write_file`."""
+        """Write the missing data files. Raises as `write_file`."""
         with target.catalog.reading() as snapshot:
             plan = archive_plan(snapshot, self.job, self.number)
         with target.open_location(self.place, create=True) as (blobs, place):
@@ -87,13 +87,13 @@ class ArchiveBundle(Bundle):
             written.append((index, summary))
             size += range_.bytes
             if size >= limits.JOB_BLOB_BYTES:
-                self._file_away(job_store, task, written)
+                self._record(job_store, task, written)
                 written, size = [], 0
         if written:
-            self._file_away(job_store, task, written)
+            self._record(job_store, task, written)
         return kept
 
-    def _file_away(self, job_store: JobStore, task: TaskContext, written: Sequence[tuple[int, DigestedFile]]) -> None:
+    def _record(self, job_store: JobStore, task: TaskContext, written: Sequence[tuple[int, DigestedFile]]) -> None:
         def act() -> None:
             with job_store.catalog.writing(f"job {self.job}") as txn:
                 task.control.step(txn)
@@ -122,12 +122,14 @@ class ArchiveRun:
                 plans = [archive_plan(snapshot, row.id, number) for number in range(row.members)]
                 complete = complete_files(snapshot, row.id)
             self._total = row.events
-            filings = [each for number, plan in enumerate(plans) for each in self._bundles(row, number, plan, complete)]
+            archive_bundles = [
+                each for number, plan in enumerate(plans) for each in self._bundles(row, number, plan, complete)
+            ]
             if self._context.carrier is None:
-                self._write(plans, filings, blobs, place)
+                self._write(plans, archive_bundles, blobs, place)
             else:
                 self._kept = len(complete)
-                self._carry(filings)
+                self._carry(archive_bundles)
             return self._finish(row, plans, blobs, place)
 
     def _bundles(
@@ -153,23 +155,25 @@ class ArchiveRun:
             for low, high in edges
         ]
 
-    def _write(self, plans: Sequence[ArchivePlan], filings: Sequence[ArchiveBundle], blobs: Blobs, place: str) -> None:
+    def _write(
+        self, plans: Sequence[ArchivePlan], archive_bundles: Sequence[ArchiveBundle], blobs: Blobs, place: str
+    ) -> None:
         context = self._context
         task = TaskContext(context.control, context.hold, context.memory, self._moved)
 
-        def work(filing: ArchiveBundle) -> None:
-            kept = filing.write(plans[filing.number], self._job_store, blobs, place, task)
+        def work(bundle: ArchiveBundle) -> None:
+            kept = bundle.write(plans[bundle.number], self._job_store, blobs, place, task)
             with self._lock:
                 self._kept += kept
 
         context.window.run(
-            [partial(work, each) for each in filings], interrupted=lambda: context.control.stop(JobState.PAUSED)
+            [partial(work, each) for each in archive_bundles], interrupted=lambda: context.control.stop(JobState.PAUSED)
         )
 
-    def _carry(self, filings: Sequence[ArchiveBundle]) -> None:
+    def _carry(self, archive_bundles: Sequence[ArchiveBundle]) -> None:
         assert self._context.carrier is not None
         try:
-            self._context.carrier(filings)
+            self._context.carrier(archive_bundles)
         except Exception:
             self._context.control.check_state()  # a job that was asked to stop has not failed
             raise
@@ -184,7 +188,7 @@ class ArchiveRun:
     def _read(
         self, blobs: Blobs, place: str, stream: ArchivedStream, file: ArchivedFile
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The contents of a file, for the digest of a block that spans several."""
+        """The contents of a file, for the digest of a block that spans several files."""
         self._context.control.check_state()
         return read_events(blobs, place, stream, file)
 

@@ -386,7 +386,7 @@ class Jobs(ArchiveJobs, Displayed):
 
 def _left_out(columns: Sequence[str], carrier: Carrier | None) -> dict[str, Any]:
     """The deduplication columns, as a job's options. Raises InvalidArgument for a carrier that can't find repeats, and
-    for a string, whose letters would be taken for columns."""
+    for a string, whose letters would each count as a column."""
     if isinstance(columns, str):
         raise InvalidArgument(f"deduplicate= takes a list of columns: ['{columns}']")
     if columns and carrier is not None and not isinstance(carrier, DeduplicatingCarrier):

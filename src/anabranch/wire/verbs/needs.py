@@ -16,8 +16,8 @@ Operation = Literal["read", "write", "create", "manage", "admin", "code"]
 
 Kind = Literal["stream", "new", "moved", "scope", "job", "store", "place", "query"]
 """What a need's resource is: `stream` an existing one (name, alias, former name, id, range, pointer); `new` the name of
-one to be created; `moved` the name that a stream gets in another scope, as both; `scope` a scope's name; `job` a job's id; `store` the whole store; `place` a folder or address that
-the server would open; `query` a deployed query's name: its Python code, which needs nothing if it has none."""
+one to be created; `moved` the name that a stream gets in another scope, checked as an existing and as a new one; `scope` a scope's name; `job` a job's id; `store` the whole store; `place` a folder or address that
+the server would open; `query` a deployed query's name: nothing is needed if the query has no Python code."""
 
 Arguments = Mapping[str, Any]
 

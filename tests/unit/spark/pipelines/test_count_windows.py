@@ -121,7 +121,10 @@ def test_only_the_columns_that_a_query_may_refer_to_are_kept(
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5) + 1", "expected SELECT"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY 1, count_window(5)", "not their numbers"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5), count_window(6)", "names one window"),
-        ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5), window(at, '1 minute')", "both count_window and other windows"),
+        (
+            "SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5), window(at, '1 minute')",
+            "both count_window and other windows",
+        ),
         ("SELECT 1 AS n FROM STREAM s.a JOIN s.b USING (k) GROUP BY count_window(5)", "JOIN|one stream"),
         ("SELECT 1 AS n FROM (SELECT * FROM STREAM s.a) GROUP BY count_window(5)", "one stream"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5) ORDER BY n", "can't have ORDER BY"),

@@ -158,7 +158,10 @@ def test_sessions_and_windows_of_events_have_panes_too(call: str, name: str) -> 
         ("GROUP BY window(at, '1 minute') EMIT DISCARDING, RETRACTING", "twice the same"),
         ("GROUP BY window(at, '1 minute') EMIT DISCARDING,", "expected after EMIT"),
         ("GROUP BY window(at, '1 minute') EMIT CHANGES", "expected after EMIT"),
-        ("GROUP BY window(at, '1 minute'), session_window(at, '1 minute') EMIT DISCARDING", "exactly one kind of window"),
+        (
+            "GROUP BY window(at, '1 minute'), session_window(at, '1 minute') EMIT DISCARDING",
+            "exactly one kind of window",
+        ),
         ("GROUP BY k EMIT DISCARDING", "exactly one kind of window"),
         ("GROUP BY count_window(5) EMIT LATE WITHIN '1 minute'", "LATE WITHIN requires windows of time"),
         ("GROUP BY count_window(5), window(at, '1 minute') EMIT DISCARDING", "both count_window and other windows"),

@@ -1,4 +1,4 @@
-"""What Flight SQL tells about the server and its types of columns, by the numbers of its specification."""
+"""The facts about the server and its column types that Flight SQL reports, by the numbers of its specification."""
 
 from __future__ import annotations
 

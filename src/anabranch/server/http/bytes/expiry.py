@@ -23,7 +23,7 @@ def expires_at(store: Store, stream: StreamId) -> Micros | None:
 
 
 def prolong(broker: Broker, stream: StreamId, expires: Micros | None) -> Micros | None:
-    """Begin the time anew if it was not begun, or is half over; returns when the upload expires. Raises StreamNotFound."""
+    """Restart the lifetime if it has not begun, or is half over; returns when the upload expires. Raises StreamNotFound."""
     store, lifetime_s = broker.store, broker.upload_lifetime_s
     if lifetime_s is None:
         return expires

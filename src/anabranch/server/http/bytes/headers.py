@@ -42,7 +42,7 @@ class Checksum(NamedTuple):
     digest: bytes
 
     def verify(self, body: bytes) -> None:
-        """Raises HttpRefusal (460, as tus has it) if the body has another digest."""
+        """Raises HttpRefusal (460, tus's status for it) if the body has another digest."""
         if hashlib.new(self.algorithm, body, usedforsecurity=False).digest() != self.digest:
             raise HttpRefusal(460, "checksum_mismatch", f"the body's {self.algorithm} is not that of Upload-Checksum")
 

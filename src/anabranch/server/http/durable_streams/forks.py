@@ -1,7 +1,7 @@
 """Forks: copies of what a stream holds up to an offset, by metadata alone.
 
-While a stream has forks, its name stays in use. If such a stream is deleted, it is emptied and closed, and answers 410. It is
-removed together with its last fork."""
+While a stream has forks, its name stays in use. If such a stream is deleted, it is emptied and closed, and answers 410.
+It is removed together with its last fork."""
 
 from __future__ import annotations
 

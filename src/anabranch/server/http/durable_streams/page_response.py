@@ -14,7 +14,7 @@ from anabranch.server.http.front import HttpCall
 
 def page_response(call: HttpCall, stream: DurableStream, page: Page, *, live: bool) -> Response:
     """The page, or 304 if the caller has it. The ETag changes when the stream is closed. Caches ask again before they use
-    an answer: a stream may be deleted and created anew under its name."""
+    an answer: a stream may be deleted and created again under its name."""
     at_tail = page.stop >= stream.tail
     closed = at_tail and stream.closed
     tag = f'"{stream.info.id:016x}:{page.start}:{page.stop}{":c" if closed else ""}"'

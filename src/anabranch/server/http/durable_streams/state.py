@@ -60,7 +60,7 @@ def load(front: HttpFront, name: str) -> DurableStream:
 
 
 def touch(front: HttpFront, stream: DurableStream) -> None:
-    """Note that the stream was read or appended to: its TTL begins anew."""
+    """Note that the stream was read or appended to: its TTL starts again."""
     ttl, until = stream.config.ttl_s, until_of(stream.info.tags)
     if ttl is None or until is None:
         return

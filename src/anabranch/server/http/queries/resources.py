@@ -119,8 +119,8 @@ async def rollback_query(call: HttpCall) -> Response:
 
 
 async def upgrade_query(call: HttpCall) -> Response:
-    """Deploy a new version that keeps the state of what has not changed; with `replay`, build all results anew and answer 202
-    with the query that does it."""
+    """Deploy a new version that keeps the state of what has not changed; with `replay`, recompute all results, and
+    answer 202 with the query that does so."""
     members = await arguments_of(call)
     if isinstance(members, Mapping) and members.get("replay") is not None:
         arguments = _arguments(members, ("sql", "parameters", "trigger", "replay", "by", "keep", *_CODE))

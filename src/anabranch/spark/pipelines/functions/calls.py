@@ -48,8 +48,8 @@ class FunctionTarget:
 
 
 def resource(name: str) -> Path:
-    """The path of a file that the query was deployed with (`--resource`). For functions of its wheel, also while their module
-    is imported. Raises InvalidArgument for a name that is none of them, and where no query calls."""
+    """The path of a file that the query was deployed with (`--resource`). For functions of its wheel, also while their
+    module is imported. Raises InvalidArgument for another name, and where no query calls."""
     if not _current:
         raise InvalidArgument(f"no deployed query calls, so there is no resource '{name}'")
     folder = _current[0] / RESOURCES

@@ -10,9 +10,8 @@ what it does with the events of windows. Pure.
     GROUP BY device, window(at, '1 minute')
     EMIT EARLY EVERY 100 EVENTS, LATE WITHIN '1 hour', RETRACTING
 
-The name and the order of the arguments of `count_window` are those of TDengine's COUNT_WINDOW (and Flink's `countWindow`), as
-are its bounds.
-"""
+The name and the order of the arguments of `count_window` are those of TDengine's COUNT_WINDOW (and Flink's
+`countWindow`), as are its bounds."""
 
 from __future__ import annotations
 
@@ -227,7 +226,9 @@ class _Division:
 
     def _alias(self, begin: int, end: int) -> str:
         """The name under which the query refers to its stream."""
-        form = "a query with these windows reads one stream: FROM STREAM scope.name [AS name]; join in another statement"
+        form = (
+            "a query with these windows reads one stream: FROM STREAM scope.name [AS name]; join in another statement"
+        )
         if len(self.relations) != 1 or not self.relations[0].is_stream or self.relations[0].first != begin + 1:
             raise self._error(form, begin)
         rest = self.tokens[self.relations[0].last + 1 : end]

@@ -160,8 +160,8 @@ class PaneWindows(StatefulProcessor):
 
 
 def in_stream_order(frames: Iterator[pd.DataFrame], *, keep_order: bool = False) -> pa.Table | None:
-    """The rows of blobs in the order of their segments and offsets, unless `keep_order` without the columns that say so; None
-    without rows. A shuffle keeps no order."""
+    """The rows of blobs in the order of their segments and offsets, unless `keep_order` without the columns that say
+    so; None without rows. A shuffle keeps no order."""
     parts = [unpack(blob) for frame in frames for blob in frame[BLOB] if len(blob)]
     if not parts:
         return None

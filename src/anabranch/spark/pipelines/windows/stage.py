@@ -72,8 +72,8 @@ _DRIFT = from_arrow_type(DRIFT_FIELDS)
 
 
 def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: StreamInfo) -> DataFrame:
-    """The events of windows that are due, with their window, from what `windowed.events` selects from `source`. If that has no
-    event time, their append time bounds windows of a number of events. Raises InvalidSql."""
+    """The events of windows that are due, with their window, from what `windowed.events` selects from `source`. If that
+    has no event time, their append time bounds windows of a number of events. Raises InvalidSql."""
     time = source.schema.time
     columns = [name for name in events.columns if not name.startswith(KEY)]
     if windowed.words is not None:
