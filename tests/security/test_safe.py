@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import InvalidArgument, PermissionDenied
+from anabranch.security.exposure import is_loopback, require_safe
 from anabranch.security.guard import Principal
 from anabranch.security.places import check_place
-from anabranch.security.safe import is_loopback, require_safe
 from anabranch.security.store_guard import GuardSettings, StoreGuard
 from anabranch.store import Store
 

@@ -32,7 +32,7 @@ from anabranch.server.steps import run_steps
 from anabranch.store import Store
 from anabranch.wire.values import to_json
 from anabranch.wire.verbs import VERBS
-from anabranch.wire.verbs.together import TOGETHER
+from anabranch.wire.verbs.transactional import TOGETHER
 from tests.store.helpers import ANYWHERE, bodies_of, store_at
 from tests.waiting import PATIENCE_S, until
 from tests.wasm_modules import SCORE, heat

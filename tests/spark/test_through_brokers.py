@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument, StoreNotFound
-from anabranch.spark.paths import path_taken
+from anabranch.spark.native_access import path_taken
 from anabranch.spark.stores import BrokerAccess
 from anabranch.store import StoreAddresses
 from tests.server.kit import BrokerProcess

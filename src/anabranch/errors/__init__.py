@@ -61,6 +61,27 @@ from anabranch.errors.arguments import (
     TooLarge,
 )
 from anabranch.errors.base import AlreadyExists, AnabranchError, NotFound
+from anabranch.errors.long_running import (
+    Closed,
+    Conflict,
+    Forked,
+    FunctionFailed,
+    JobNotFound,
+    JobRunning,
+    JobStopped,
+    JobUnconfirmed,
+    LeaseExpired,
+    ModuleFailed,
+    ModuleNotFound,
+    NoResultsYet,
+    PipelineFailed,
+    PipelineNotFound,
+    PipelineRunning,
+    QueryLimitExceeded,
+    QueryNotFound,
+    StreamHasPipeline,
+    TemplateNotFound,
+)
 from anabranch.errors.names import (
     EventNotFound,
     ScopeExists,
@@ -89,27 +110,6 @@ from anabranch.errors.storage import (
     StoreBusy,
     StoreUnavailable,
     WrongKey,
-)
-from anabranch.errors.working import (
-    Closed,
-    Conflict,
-    Forked,
-    FunctionFailed,
-    JobNotFound,
-    JobRunning,
-    JobStopped,
-    JobUnconfirmed,
-    LeaseExpired,
-    ModuleFailed,
-    ModuleNotFound,
-    NoResultsYet,
-    PipelineFailed,
-    PipelineNotFound,
-    PipelineRunning,
-    QueryLimitExceeded,
-    QueryNotFound,
-    StreamHasPipeline,
-    TemplateNotFound,
 )
 from anabranch.errors.writing import (
     AppendRefused,

@@ -15,7 +15,7 @@ from anabranch.errors import Closed, InvalidSql, NotRemote, StreamNotFound
 from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.query.called import called_names
+from anabranch.query.called_functions import called_names
 from anabranch.query.dataset import StreamDataset
 from anabranch.query.functions import ModuleFunctions
 from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, query_error, stream_tables

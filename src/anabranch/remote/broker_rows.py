@@ -14,9 +14,9 @@ from anabranch.model.names import StreamName
 from anabranch.model.time_kind import time_kind
 from anabranch.reading.row_source import ReaderOptions, StreamDelivery
 from anabranch.remote.connection import Connection
-from anabranch.remote.described import describe
 from anabranch.remote.places import place_message
 from anabranch.remote.read_call import ReadCall
+from anabranch.remote.stream_description import describe
 from anabranch.runtime.ports import Runtime
 from anabranch.wire.v1 import anabranch_pb2 as v1
 

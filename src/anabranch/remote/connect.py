@@ -13,7 +13,7 @@ from anabranch.remote.connection import Credentials
 from anabranch.remote.store import RemoteStore
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
-from anabranch.security.safe import is_loopback
+from anabranch.security.exposure import is_loopback
 
 TOKEN_VARIABLE: Final = "ANABRANCH_TOKEN"
 

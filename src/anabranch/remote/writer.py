@@ -37,7 +37,7 @@ from anabranch.model.times import to_micros
 from anabranch.remote.append_call import SentBatch
 from anabranch.remote.append_queue import AppendQueue
 from anabranch.remote.connection import Connection
-from anabranch.remote.described import describe
+from anabranch.remote.stream_description import describe
 from anabranch.runtime.ids import token
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime

@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
-from anabranch.security.safe import is_loopback, require_safe
+from anabranch.security.exposure import is_loopback, require_safe
 from anabranch.store.addresses import MEMORY
 
 __all__ = ["CONFIG_VARIABLE", "PREFIX", "LoadedSettings", "ServerSettings", "load"]

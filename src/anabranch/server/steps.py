@@ -17,9 +17,9 @@ from anabranch.model.ids import Micros
 from anabranch.model.warn import Warned, warn_caller
 from anabranch.security.guard import Principal
 from anabranch.server import calls
+from anabranch.server.atomic_run import Together
 from anabranch.server.broker import Broker
 from anabranch.server.calls import Served
-from anabranch.server.together import Together
 from anabranch.wire.steps import Run, RunStep, parse_run, resolve
 from anabranch.wire.values import from_json, to_bytes, to_json
 from anabranch.wire.verbs import checked_arguments

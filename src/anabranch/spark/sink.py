@@ -40,8 +40,8 @@ from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
+from anabranch.spark.native_access import path_taken
 from anabranch.spark.options import WriteOptions
-from anabranch.spark.paths import path_taken
 from anabranch.spark.pipelines.record import refuse_lost
 from anabranch.spark.pipelines.side_outputs import OUTPUTS_COLUMN
 from anabranch.spark.source.offsets import series_of

@@ -44,7 +44,7 @@ class BrokerAccess:
     """How each process of a job reaches a store's brokers. It holds no secret: Spark shows options in its plans. The
     token is that in the file, or in the environment variable ANABRANCH_TOKEN; `ca` is a PEM file. Both files are on
     every machine of the job. `native` is where every machine reaches the store itself, and `access` the way that the
-    caller wants; see `anabranch.spark.paths`."""
+    caller wants; see `anabranch.spark.native_access`."""
 
     url: str
     token_file: str | None = None

@@ -14,8 +14,8 @@ from anabranch.store.parts import StoreContext
 from anabranch.streams.arguments import stream_key
 from anabranch.streams.directory.find import need_info
 from anabranch.streams.publish import NumberedUnit
+from anabranch.transactions.joint_commit import commit_together
 from anabranch.transactions.record import all_rows, open_rows
-from anabranch.transactions.together import commit_together
 from anabranch.transactions.transaction import Transaction
 
 

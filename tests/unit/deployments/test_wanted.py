@@ -6,7 +6,7 @@ import pytest
 
 from anabranch import limits
 from anabranch.catalog.state.query import QueryNeeds
-from anabranch.deployments.wanted import NeedsChange
+from anabranch.deployments.wanted_state import NeedsChange
 from anabranch.errors import InvalidArgument
 
 GB = 1_000_000_000

@@ -14,8 +14,8 @@ from anabranch import limits
 from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidArgument, InvalidName, InvalidSql
 from anabranch.model.names import StreamName
+from anabranch.query.dialects.dialect_clauses import SESSION_CALL, declaration, take_out
 from anabranch.query.dialects.functions import unsupported
-from anabranch.query.dialects.taken_out import SESSION_CALL, declaration, take_out
 from anabranch.query.dialects.text import READ_AS, Found, StatementText
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow, span
 

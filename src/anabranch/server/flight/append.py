@@ -18,8 +18,8 @@ from anabranch.runtime.log_events import FLIGHT_FAILED
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
+from anabranch.server.flight.appended_rows import Landed, landed
 from anabranch.server.flight.byte_appends import ByteTarget
-from anabranch.server.flight.landed import Landed, landed
 from anabranch.server.load.stream_loads import Sampled, number_label, sample_of_repeat
 from anabranch.wire.commands import named_stream, parse
 from anabranch.wire.flight_errors import error_text

@@ -13,7 +13,7 @@ from anabranch.core.byte_stream import BYTES
 from anabranch.errors import ConditionFailed, InvalidArgument
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.server.broker import Broker
-from anabranch.server.flight.landed import Landed, landed
+from anabranch.server.flight.appended_rows import Landed, landed
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 _SEGMENT: Final = SegmentId(0, 0)  # the only one of a byte stream

@@ -9,8 +9,8 @@ from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
 from anabranch import __version__
-from anabranch.server.http.described import NAME, TEXT, reference
 from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.openapi_parts import NAME, TEXT, reference
 from anabranch.server.http.problem import PROBLEM
 from anabranch.server.http.queries.schemas import QUERY_SCHEMAS
 from anabranch.server.http.schemas import CALL_SCHEMAS, SCHEMAS

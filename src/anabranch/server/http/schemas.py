@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch import limits
-from anabranch.server.http.described import FLAG, INTEGER, NAME, TEXT, TEXT_OR_NULL, TEXTS, list_of, page_of, reference
+from anabranch.server.http.openapi_parts import (
+    FLAG,
+    INTEGER,
+    NAME,
+    TEXT,
+    TEXT_OR_NULL,
+    TEXTS,
+    list_of,
+    page_of,
+    reference,
+)
 
 SCHEMAS: Final[Mapping[str, Any]] = {
     "Problem": {

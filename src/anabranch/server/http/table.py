@@ -11,7 +11,15 @@ from anabranch.server.http.append import append
 from anabranch.server.http.bytes.endpoints import BYTES_ENDPOINTS
 from anabranch.server.http.bytes.upload_page import upload_page
 from anabranch.server.http.calls import call_verb, run_verbs
-from anabranch.server.http.described import (
+from anabranch.server.http.docs import docs_page, openapi_document
+from anabranch.server.http.durable_streams.endpoints import DURABLE_STREAMS
+from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.follow import follow
+from anabranch.server.http.follow_socket import follow_socket
+from anabranch.server.http.front import HttpCall
+from anabranch.server.http.influx.endpoints import INFLUX
+from anabranch.server.http.latest import latest
+from anabranch.server.http.openapi_parts import (
     BINARY,
     BY,
     COUNT,
@@ -29,14 +37,6 @@ from anabranch.server.http.described import (
     query_parameter,
     reference,
 )
-from anabranch.server.http.docs import docs_page, openapi_document
-from anabranch.server.http.durable_streams.endpoints import DURABLE_STREAMS
-from anabranch.server.http.endpoints import Endpoint
-from anabranch.server.http.follow import follow
-from anabranch.server.http.follow_socket import follow_socket
-from anabranch.server.http.front import HttpCall
-from anabranch.server.http.influx.endpoints import INFLUX
-from anabranch.server.http.latest import latest
 from anabranch.server.http.prometheus.endpoints import PROMETHEUS
 from anabranch.server.http.queries.endpoints import QUERIES
 from anabranch.server.http.read import follows, read

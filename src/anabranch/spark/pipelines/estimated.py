@@ -17,7 +17,7 @@ from sqlglot import Token, TokenType
 from anabranch.core.sample_estimates import Z
 from anabranch.errors import InvalidSql
 from anabranch.spark.pipelines.sql_tokens import closing, list_items, nesting
-from anabranch.spark.quoted import quoted
+from anabranch.spark.quoting import quoted
 from anabranch.spark.types import SHED_RATE
 
 __all__ = ["SHED_COLUMN", "Replacement", "estimates"]

@@ -23,7 +23,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.times import to_datetime, to_micros
 from anabranch.spark.pipelines.intervals import parse_interval_us
 from anabranch.spark.pipelines.sql_tokens import replaced
-from anabranch.spark.quoted import quoted
+from anabranch.spark.quoting import quoted
 
 __all__ = ["TYPES", "Parameter", "bind", "with_names"]
 

@@ -16,7 +16,7 @@ from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.shed_frame import shed_frame, shed_options
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.versions import with_versions
-from anabranch.spark.quoted import quoted
+from anabranch.spark.quoting import quoted
 from anabranch.spark.source.following import FollowedRun
 from anabranch.spark.source.markers import Idleness, MarkerOption, WindowClosing, is_event
 from anabranch.spark.stores import FORMAT, stream_options

@@ -28,7 +28,7 @@ from anabranch.runtime.log_events import PIPELINE_STARTED
 from anabranch.spark.checkpoint_folder import CheckpointFolder, beside
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
-from anabranch.spark.pipelines.abandoned import drop_abandoned, standby_number
+from anabranch.spark.pipelines.abandoned_checkpoints import drop_abandoned, standby_number
 from anabranch.spark.pipelines.checkpoint import last_committed, last_planned
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint
 from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches

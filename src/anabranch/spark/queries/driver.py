@@ -45,7 +45,7 @@ from anabranch.model.ids import Micros
 from anabranch.runtime.log_events import QUERY_NOTED
 from anabranch.spark.explain import explain, is_crash, is_java_gone
 from anabranch.spark.pipelines import record
-from anabranch.spark.pipelines.abandoned import drop_abandoned, standby_number
+from anabranch.spark.pipelines.abandoned_checkpoints import drop_abandoned, standby_number
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run

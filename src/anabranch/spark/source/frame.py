@@ -20,10 +20,9 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.times import TimeRules, to_micros
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.quoted import quoted
+from anabranch.spark.quoting import quoted
 from anabranch.spark.session.s3a import hadoop_path
 from anabranch.spark.session.spark_access import configure_access, warn_once
-from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.source.history import HistoryPlan, NativeFile, native_types, plan_history
 from anabranch.spark.source.leases import keep_renewed
 from anabranch.spark.source.ranges import read_ranges
@@ -39,6 +38,7 @@ from anabranch.spark.source.row_locations import (
     in_pieces,
 )
 from anabranch.spark.source.scan import columns_to_read
+from anabranch.spark.source.watermark_end import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.stores import address_options, addresses_of, open_store
 from anabranch.spark.types import ADDED, spark_columns, spark_schema
 from anabranch.store import Store, StoreAddresses

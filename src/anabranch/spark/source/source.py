@@ -34,11 +34,10 @@ from anabranch.errors import InvalidArgument, SchemaMismatch, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
+from anabranch.spark.native_access import path_taken
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.paths import path_taken
 from anabranch.spark.shared_streams import shared_folder
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
-from anabranch.spark.source.complete import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.source.following import FollowedBatches, FollowedRun
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
@@ -48,6 +47,7 @@ from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, s
 from anabranch.spark.source.shared_reads import SharedReads
 from anabranch.spark.source.shedding import batch_load
 from anabranch.spark.source.standby_mark import AwaitedStandby
+from anabranch.spark.source.watermark_end import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.stores import open_store
 from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_columns, spark_schema
 from anabranch.spark.worker_access import WorkerAccess

@@ -8,8 +8,8 @@ from typing import Final
 from anabranch.server.http.bytes import upload
 from anabranch.server.http.bytes.download import download
 from anabranch.server.http.bytes.headers import TUS
-from anabranch.server.http.described import BINARY, COUNT, TEXT, header_parameter
 from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.openapi_parts import BINARY, COUNT, TEXT, header_parameter
 
 _PATH: Final = "/v1/streams/{scope}/{name}/bytes"
 _FILE: Final = re.compile(r"/v1/streams/[^/]+/[^/]+/bytes")

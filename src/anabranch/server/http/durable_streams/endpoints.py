@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.server.http.described import BINARY, COUNT, TEXT, header_parameter, query_parameter
 from anabranch.server.http.durable_streams.append import append
 from anabranch.server.http.durable_streams.create import create, delete, head
 from anabranch.server.http.durable_streams.read import read
 from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.openapi_parts import BINARY, COUNT, TEXT, header_parameter, query_parameter
 
 _PATH: Final = "/streams/{scope}/{name:path}"
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "cross-origin"}

@@ -7,13 +7,13 @@ from typing import Final
 
 from starlette.responses import Response
 
-from anabranch.server.http.described import FLAG, TEXT, query_parameter
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.credentials import influx_token
 from anabranch.server.http.influx.query import influx_query
 from anabranch.server.http.influx.refusal import influx_refusal
 from anabranch.server.http.influx.write import influx_write
+from anabranch.server.http.openapi_parts import FLAG, TEXT, query_parameter
 
 VERSION: Final = "1.6.7"
 """The release of InfluxDB whose language and API this front end implements."""

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any, Final
 
 from anabranch import limits
-from anabranch.server.http.described import (
+from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.openapi_parts import (
     BY,
     FLAG,
     KEY,
@@ -21,7 +22,6 @@ from anabranch.server.http.described import (
     json_content,
     query_parameter,
 )
-from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.queries import resources, templates
 from anabranch.server.http.queries.logs import logs
 from anabranch.server.http.queries.results import results, results_socket, state

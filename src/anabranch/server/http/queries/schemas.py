@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from anabranch.server.http.described import INTEGER, TEXT, TEXT_OR_NULL, TEXTS, list_of, page_of, reference
+from anabranch.server.http.openapi_parts import INTEGER, TEXT, TEXT_OR_NULL, TEXTS, list_of, page_of, reference
 
 _FILES: Final[dict[str, Any]] = {
     "files": {

@@ -19,7 +19,7 @@ from anabranch.spark.pipelines.sql_tokens import nesting, word_of
 from anabranch.spark.pipelines.windows.clauses import RESULTS_VIEW, Relation, WindowedQuery
 from anabranch.spark.pipelines.windows.columns import KEY
 from anabranch.spark.pipelines.windows.drift import METHODS, VALUE, DriftDetector, Method
-from anabranch.spark.quoted import quoted
+from anabranch.spark.quoting import quoted
 
 __all__ = ["drift_query"]
 

@@ -51,7 +51,7 @@ from anabranch.spark.pipelines.windows.row_blobs import (
     packed_for_all_buckets,
     unpacked,
 )
-from anabranch.spark.quoted import quoted
+from anabranch.spark.quoting import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
