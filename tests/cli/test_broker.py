@@ -119,7 +119,7 @@ def test_a_query_runs_in_the_broker_with_functions_of_modules(lines: tuple[Line,
     assert told.startswith("the module's function bad failed: it was stopped")
     assert broker("query", "SELECT hot(3.0) AS h").rows == [{"h": True}]
     assert "unknown stream or table" in broker.refused("query", "SELECT * FROM iot.none")
-    assert "--memory is for a store that is opened here" in broker.refused("query", "SELECT 1", "--memory", "1GiB")
+    assert "--memory can't be used through a broker" in broker.refused("query", "SELECT 1", "--memory", "1GiB")
     broker("modules", "remove", "bad", "--yes")
     assert [each["module"] for each in own("modules", "list", "--json").json] == ["heat"]
 

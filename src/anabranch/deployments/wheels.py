@@ -48,7 +48,7 @@ def read_wheel(
     `scoring-1.0-py3-none-any.whl`.
 
     Raises InvalidArgument for one that is not pure or not for this Python; for paths that lead out of a folder, links, names
-    that differ in case alone, modules that would hide those of Python or Spark; and for more than
+    that differ only in case, modules that would hide those of Python or Spark; and for more than
     `limits.WHEEL_ENTRIES_MAX` files or `unpacked_bytes_max`, before so much is decompressed."""
     _check_name(name)
     # Each file has this mark in the directory, which is read as a whole before it can be counted.

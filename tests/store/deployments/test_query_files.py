@@ -101,7 +101,7 @@ def test_names_that_a_file_can_not_have(anywhere: Store, name: str) -> None:
 
 def test_files_that_are_refused(anywhere: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy = anywhere.queries.deploy
-    with pytest.raises(InvalidArgument, match="differ in case alone"):
+    with pytest.raises(InvalidArgument, match="differ only in case"):
         deploy("q", "one", files={"a": b"", "A": b""})
     with pytest.raises(InvalidArgument, match="is not a WebAssembly module"):
         deploy("q", "one", files={"heat.wasm": b"(module)"})

@@ -103,7 +103,7 @@ def test_a_replay_that_was_lost_or_lacks_a_name_changes_nothing(anywhere: Store)
     assert anywhere.streams.get("out/means").id == int(str(pipeline(anywhere, "means").outputs[0].target_id), 16)
     anywhere.queries.delete(name)
     assert anywhere.queries.get(name).wanted == "deleted"
-    with pytest.raises(Conflict, match="is being deleted"):
+    with pytest.raises(Conflict, match="still being deleted"):
         anywhere.queries.replay("means")
     with pytest.raises(QueryNotFound):
         anywhere.queries.replay("other")

@@ -135,7 +135,7 @@ def test_trusted_keys_are_added_listed_and_removed(store: Store, monkeypatch: py
     with pytest.raises(InvalidArgument, match="expected a label"):
         trusted.add(one, "")
     for text, count in (("00", 2), ("three", 0), ("", 2)):
-        with pytest.raises(InvalidArgument, match=f"means {count} of the 2 trusted keys"):
+        with pytest.raises(InvalidArgument, match=f"matches {count} of the 2 trusted keys"):
             trusted.remove(text)
     assert trusted.remove(two.hex()).label == "two"
     monkeypatch.setattr(limits, "TRUSTED_KEYS_MAX", 1)
