@@ -34,12 +34,10 @@ def test_each_command_stands_on_a_line_of_its_own(page: Path) -> None:
 
 
 def test_commands_that_were_wrapped_are_found() -> None:
-    page = "\n".join(
-        [
-            "anabranch read a/b, then anabranch read c/d",
-            "    anabranch stream show a/b # who holds it anabranch stream keep a/b # makes it",
-            "    anabranch read a/b | anabranch write c/d",
-            '    anabranch read a/b --to "$(anabranch stream watermark a/b)"',
-        ]
-    )
+    page = """
+anabranch read a/b, then anabranch read c/d
+    anabranch stream show a/b # who holds it anabranch stream keep a/b # makes it
+    anabranch read a/b | anabranch write c/d
+    anabranch read a/b --to "$(anabranch stream watermark a/b)"
+"""
     assert wrapped(page) == ["anabranch stream show a/b # who holds it anabranch stream keep a/b # makes it"]
