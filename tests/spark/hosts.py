@@ -19,6 +19,7 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.spark.pipelines import record
+from tests import s3_server
 from tests.postgres_server import drop, fresh_url
 from tests.spark.pipelines import BASE, COUNTS, SCHEMA, SECOND, SOURCE, new_store, put
 
@@ -30,13 +31,14 @@ QUICK = ("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredSto
 
 @contextmanager
 def store_on(catalog: str, folder: Path) -> Iterator[ab.Store]:
-    """A store with an empty stream of measurements: `sqlite`, in a folder, or `postgres`, with its blobs in one."""
+    """A store with an empty stream of measurements: `sqlite` in a folder, `postgres` with its blobs in one, or `postgres+s3`."""
     if catalog == "sqlite":
         with new_store(folder / "river") as opened:
             yield opened
         return
     url = fresh_url()
-    with ab.connect(url, blobs=folder / "blobs", create=True) as opened:
+    blobs = s3_server.fresh_url() if catalog.endswith("s3") else folder / "blobs"
+    with ab.connect(url, blobs=blobs, create=True) as opened:
         opened.scopes.create("iot")
         opened.streams.create(SOURCE, schema=SCHEMA, key="device", time="at", scaling=2)
         yield opened

@@ -24,6 +24,8 @@ from anabranch.spark.source.following import FollowedBatches, FollowedRun
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.standby_mark import AwaitedStandby, write_mark
 from anabranch.spark.source.standby_role import StandbyRole
+from tests.s3_server import Proxy, Spoil, put_object
+from tests.s3_server import fresh_url as s3_url
 from tests.spark.pipelines import SOURCE, new_store, put
 
 
@@ -150,12 +152,39 @@ def test_a_run_waits_for_a_standby_that_is_behind_for_at_most_as_long_as_its_las
     _, first = offsets(store, 1)
     for batch in range(6):
         planned(tmp_path / "0001", batch, first)
-    run = AwaitedStandby(str(tmp_path / "0001"))
+    checkpoint = checkpoint_folder(str(tmp_path / "0001"), Runtime())
+    run = AwaitedStandby(checkpoint, 0.01)
     assert waited_s(run, after_s=0.3) < 0.1  # it has none
-    write_mark(str(tmp_path / "0001"), 2)
+    write_mark(checkpoint, 2)
     assert waited_s(run, after_s=0.3) == pytest.approx(0.3, abs=0.1)
-    write_mark(str(tmp_path / "0001"), 3)
+    write_mark(checkpoint, 3)
     assert waited_s(run, after_s=0.3) < 0.1
+
+
+def test_a_run_waits_for_its_standby_in_a_bucket_too_but_not_without_an_answer(
+    store: ab.Store, tmp_path: Path, role: StandbyRole
+) -> None:
+    _, first = offsets(store, 1)
+    with Proxy() as proxy:
+        base, mark, options = s3_url(port=proxy.port).partition("?")
+        for batch in range(6):
+            planned(tmp_path, batch, first)
+            put_object(
+                f"{base}{mark}{options}", f"0001/offsets/{batch}", (tmp_path / "offsets" / str(batch)).read_bytes()
+            )
+        at = [f"{base}/{name}{mark}{options}" for name in ("0001", "00012")]
+        checkpoint = checkpoint_folder(at[0], Runtime())
+        run = AwaitedStandby(checkpoint, 0.01)
+        follows = FollowedBatches(FollowedRun(at[0], at[1], "counts", str(role.file), None), Runtime())
+        put_object(f"{base}{mark}{options}", "00012/offsets/2", (tmp_path / "offsets" / "2").read_bytes())
+        assert follows.end_of_batch(first) == first
+        assert waited_s(run, after_s=0.8) >= 0.8
+        write_mark(checkpoint, 3)
+        assert waited_s(run, after_s=0.8) < 0.6
+        write_mark(checkpoint, 2)
+        proxy.spoil = lambda exchange: Spoil(403, code="AccessDenied")
+        assert waited_s(run, after_s=0.8) < 0.6
+        write_mark(checkpoint, 4)
 
 
 def waited_s(run: AwaitedStandby, *, after_s: float) -> float:
@@ -171,10 +200,10 @@ def test_a_standby_tells_its_leader_how_far_it_is(store: ab.Store, tmp_path: Pat
     planned(tmp_path / "0001", 1, second)
     follows = follower(tmp_path, role)
     follows.end_of_batch(start)
-    assert (tmp_path / "0001" / "standby").read_text() == "-1"
+    assert (tmp_path / "0001" / "standby").read_text() == f"{-1:020}"
     planned(tmp_path / "00012", 0, first)
     follows.end_of_batch(first)
-    assert (tmp_path / "0001" / "standby").read_text() == "0"
+    assert (tmp_path / "0001" / "standby").read_text() == f"{0:020}"
 
 
 def test_a_run_that_has_taken_over_writes_no_more_into_the_checkpoint_that_it_followed(

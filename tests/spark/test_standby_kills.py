@@ -119,3 +119,10 @@ def test_the_standby_on_another_host_takes_over_from_a_killed_host(catalog: str,
         query.check_all()
         assert query.leader == leader
         assert query.hosts_of() == (runs, runs)
+
+
+def test_the_standby_takes_over_with_blobs_and_checkpoints_in_s3(tmp_path: Path, seed: int) -> None:
+    with hosted("postgres+s3", tmp_path, seed) as query:
+        query.take_over(kill)
+        query.take_over(lambda leader: kill(java_of(leader)))
+        query.check_all()

@@ -179,6 +179,16 @@ class ObjectBlobs:
         except BlobMissing:
             return
 
+    def replace(self, key: str, content: bytes) -> None:
+        """Write a blob in place of the one of this key, if there is one. A call that raised may still succeed later. Raises as
+        `put` does. Not part of the port."""
+        check_path(key)
+        self._request(
+            lambda: obstore.put(self._store, key, content, use_multipart=False),
+            f"blob {key} can't be written",
+            writing=True,
+        )
+
     def clear(self, below: re.Pattern[str]) -> None:
         """Remove every blob whose key begins with a match of `below`, in no order. Blobs written meanwhile may stay.
         Raises as `delete` does. Not part of the port."""

@@ -56,6 +56,11 @@ class CheckpointFolder(Protocol):
         """A file as text, None if it does not exist. Raises OSError, UnicodeDecodeError."""
         ...
 
+    def write(self, name: str, text: str) -> None:
+        """Replace a file, or make it, in a folder that exists. Whoever reads it meanwhile sees the one or the other text, if
+        both are of one length. Raises OSError."""
+        ...
+
     def files(self) -> list[str]:
         """The names of all files below it, except hidden ones."""
         ...
@@ -144,6 +149,12 @@ class _Folder:
         except FileNotFoundError:
             return None
 
+    def write(self, name: str, text: str) -> None:
+        file = self.path / name
+        beside = file.with_name(f".{file.name}")  # hidden, so that it isn't copied with the checkpoint
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
+
     def files(self) -> list[str]:
         found = (each.relative_to(self.path) for each in self.path.rglob("*") if each.is_file())
         return [each.as_posix() for each in found if not each.name.startswith(".")]
@@ -205,6 +216,9 @@ class _Bucket:
             return bytes(memoryview(self._objects.get(name))).decode()
         except BlobMissing:
             return None
+
+    def write(self, name: str, text: str) -> None:
+        self._objects.replace(name, text.encode())
 
     def files(self) -> list[str]:
         found = (each.key for each in self._objects.list() if each.size)

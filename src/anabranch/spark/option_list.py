@@ -126,7 +126,7 @@ OPTIONS: Final = (
         "awaitStandby",
         "read",
         "none",
-        "the folder of the query's checkpoint, where its hot standby records its progress: batches wait a little for it",
+        "the place of the query's checkpoint, where its hot standby records its progress: batches wait a little for it",
         internal=True,
     ),
     SparkOption(

@@ -95,7 +95,7 @@ def prepare(
             if _starts_over(row, step):
                 starts = resolve_starts(store, step, row.restart, going_on)
                 output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
-            standby = _folder(output_checkpoint(store, output.checkpoint)) if deployed else None
+            standby = output_checkpoint(store, output.checkpoint).text if deployed else None
             query, late = _analyzed(
                 spark, store, step, SourceReads(output.starts, events_max, ends, await_standby=standby)
             )
@@ -155,7 +155,7 @@ def prepare_standby(
 ) -> PreparedQuery:
     """Prepare a statement to follow its run in another process. `output` is the statement's output in the pipeline's
     row, but with the checkpoint of the standby. Changes nothing. Raises InvalidSql, InvalidArgument."""
-    own = _folder(output_checkpoint(store, output.checkpoint))
+    own = output_checkpoint(store, output.checkpoint).text
     query, late = _analyzed(spark, store, step, SourceReads(output.starts, follow=follow, await_standby=own))
     assert output.target_id is not None, "the pipeline runs"
     if late is not None:
@@ -180,11 +180,6 @@ def _analyzed(
 ) -> tuple[AnalyzedQuery, LateEventsSpec | None]:
     query = analyze(spark, store, step, reads)
     return query, late_spec(store, step, query.frame)
-
-
-def _folder(checkpoint: CheckpointFolder) -> str | None:
-    """The path of the checkpoint folder; None if it is in a bucket."""
-    return None if "://" in checkpoint.text else checkpoint.text
 
 
 def _refuse_fed(

@@ -39,7 +39,7 @@ class SourceReads:
 
     A batch takes at most `events_max` events from each source that the pipeline does not write itself. With `ends` the run
     closes all windows at the end of its sources: those cuts, or where none is given the tail. With `follow` its sources
-    follow the batches of that run. With `await_standby`, the folder of the query's checkpoint, they wait for a standby of
+    follow the batches of that run. With `await_standby`, the place of the query's checkpoint, they wait for a standby of
     their own."""
 
     starts: Mapping[str, str]

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["Standby", "copy_checkpoint", "refuse_unfollowable"]
 
 _POLL_S: Final = 0.01
+_LOOK_S: Final = 0.25
+_REMOTE_LOOK_S: Final = 1.0  # each look at checkpoints in a bucket lists two of their folders a statement
 # Of a state store: the version that a file holds. Batch n makes version n + 1 of version n.
 _VERSION: Final = re.compile(r"(?:^|/)state/.*/(\d+)(?:_[^/.]+)*\.(?:changelog|zip|delta|snapshot)[^/]*$")
 _NUMBER: Final = re.compile(r"(offsets|commits)/(\d+)$")
@@ -117,6 +119,7 @@ class Standby:
         self._text = text
         self._trigger_us = trigger_us
         self._wanted = wanted
+        self.look_s = _LOOK_S
         self._steps = plan(text, parameters)
         refuse_unfollowable(self._steps)
         self._token = f"{DEPLOYED}standby:{token(store.runtime.ids)}"
@@ -144,6 +147,7 @@ class Standby:
             self._lags[step.target] = StandbyLag(repeated)
             copy_checkpoint(leader, number, repeated)
             checkpoint = output_checkpoint(self._store, own.checkpoint)
+            self.look_s = _REMOTE_LOOK_S if "://" in checkpoint.text else _LOOK_S
             pause_us = step.statement.options.trigger_us
             follow = FollowedRun(
                 leader=leader.text,
@@ -176,7 +180,7 @@ class Standby:
 
     def is_ready(self) -> bool:
         """True if it could take over now: it has run a batch of each statement, and is close to what the leader has
-        planned. To be called several times a second."""
+        planned. To be called every `look_s` seconds."""
         assert self._row is not None, "it was started"
         now_s = self._store.runtime.clock.monotonic()
         near = []

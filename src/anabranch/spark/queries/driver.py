@@ -67,7 +67,6 @@ _REFUSALS: Final = (
     *(InvalidArgument, NotFound, AlreadyExists, StreamHasPipeline, MissingExtra),
     *(PermissionDenied, CorruptCatalog),  # it is not signed as it has to be; its files were changed
 )
-_STANDBY_CHECK_S: Final = 0.25
 
 
 @dataclass(eq=False)
@@ -177,7 +176,7 @@ class _Driver:
                 followed.standby = standby if is_ready else None
             if changes:
                 self._host.send(event="following", query=name, change=followed.change, ready=is_ready)
-            time.sleep(_STANDBY_CHECK_S)
+            time.sleep(standby.look_s)
         with self._lock:
             return None if followed.taken else error
 

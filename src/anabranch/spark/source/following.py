@@ -104,8 +104,8 @@ class FollowedBatches:
         if number != self._next:
             self._next, self._repeats = number, 0
             # Once it has taken over, the leader's checkpoint is removed: nothing is written there any more.
-            if "://" not in self._run.leader and read_role(self._run.role) == "follows":
-                write_mark(self._run.leader, number - 1)
+            if read_role(self._run.role) == "follows":
+                write_mark(self._leader, number - 1)
         return number
 
     def _counted(self, number: int, start: SourceOffset, end: SourceOffset) -> SourceOffset:

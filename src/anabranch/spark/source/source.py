@@ -34,11 +34,12 @@ from anabranch.errors import InvalidArgument, SchemaMismatch, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
+from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.native_access import path_taken
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.shared_streams import shared_folder
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
-from anabranch.spark.source.following import FollowedBatches, FollowedRun
+from anabranch.spark.source.following import FollowedBatches, FollowedRun, poll_s
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.ranges import read_ranges, with_shed_columns
@@ -245,7 +246,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         self._tail: WaitedTail | None = None
         self._markers = None if options.markers is None else Markers(MarkerOption.from_option(options.markers))
         self._follower: FollowedBatches | None = None
-        self._standby = None if options.await_standby is None else AwaitedStandby(options.await_standby)
+        self._standby: AwaitedStandby | None = None
 
     def initialOffset(self) -> _Offset:  # noqa: N802
         """Where the first batch begins."""
@@ -282,8 +283,8 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
                 self._idle = True
                 return start
             time.sleep(pause_s)
-        if self._standby is not None:
-            self._standby.let_catch_up()
+        if (standby := self._awaited()) is not None:
+            standby.let_catch_up()
         wait = self._idle and not self._available_now
         end, keep_rate = self._next(offset, limit, wait_s=self._options.poll_s if wait else 0.0)
         self._idle = end == offset.cut
@@ -301,6 +302,13 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._follower is None and self._options.follow is not None:
             self._follower = FollowedBatches(FollowedRun.from_option(self._options.follow), self._open().runtime)
         return self._follower
+
+    def _awaited(self) -> AwaitedStandby | None:
+        checkpoint = self._options.await_standby
+        if self._standby is None and checkpoint is not None:
+            folder = checkpoint_folder(checkpoint, self._open().runtime)
+            self._standby = AwaitedStandby(folder, poll_s(checkpoint))
+        return self._standby
 
     def reportLatestOffset(self) -> _Offset | None:  # noqa: N802
         """The tail, from which Spark's progress computes the query's lag."""

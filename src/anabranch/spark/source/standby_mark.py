@@ -1,14 +1,14 @@
 """How far the hot standby of a run is: a file in the run's checkpoint folder that the standby writes and the run reads. A run
-waits a little for a standby that is behind, for only one that is close takes over at once.
-
-Both are on one machine, or see one folder. There is none for checkpoints in a bucket."""
+waits a little for a standby that is behind, for only one that is close takes over at once."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.checkpoint_folder import CheckpointFolder
 
 __all__ = ["FILE", "AwaitedStandby", "write_mark"]
 
@@ -16,26 +16,27 @@ FILE: Final = "standby"
 _BEHIND_MAX: Final = 2  # batches: one runs here, and one there
 _WAIT_S_MAX: Final = 2.0
 _SILENT_S: Final = 10.0
-_POLL_S: Final = 0.01
+_ABSENT_POLLS: Final = 20
 
 
-def write_mark(checkpoint: str, batch: int) -> None:
+def write_mark(checkpoint: CheckpointFolder, batch: int) -> None:
     """Note that the standby of the run with this checkpoint is done with a batch."""
-    file = Path(checkpoint, FILE)
-    beside = file.with_name(f".{FILE}")  # hidden, so that it isn't copied with the checkpoint
-    with suppress(FileNotFoundError):  # the run starts over, and its checkpoint was removed
-        beside.write_text(str(batch), encoding="ascii")
-        beside.replace(file)
+    # If it can't be written, the run only does not wait: it may start over, and its checkpoint was removed.
+    with suppress(FileNotFoundError, AnabranchError):
+        checkpoint.write(FILE, f"{batch:020}")
 
 
 class AwaitedStandby:
     """Has one source of a run wait for the standby, if there is one."""
 
-    def __init__(self, checkpoint: str) -> None:
-        self._folder = Path(checkpoint)
+    def __init__(self, checkpoint: CheckpointFolder, poll_s: float) -> None:
+        """`checkpoint` is that of the run, into which it looks every `poll_s` while it waits."""
+        self._checkpoint = checkpoint
+        self._poll_s = poll_s
         self._returned_s = time.monotonic()
         self._mark: str | None = None
         self._changed_s = -float("inf")
+        self._look_s = -float("inf")  # not before then, where there was no standby
 
     def let_catch_up(self) -> None:
         """Wait while the standby is more than two batches behind, for as long as the batch before took and at most 2 s:
@@ -43,20 +44,25 @@ class AwaitedStandby:
         now_s = time.monotonic()
         until_s = now_s + min(now_s - self._returned_s, _WAIT_S_MAX)
         while self._is_behind() and time.monotonic() < until_s:
-            time.sleep(_POLL_S)
+            time.sleep(self._poll_s)
         self._returned_s = time.monotonic()
 
     def _is_behind(self) -> bool:
-        try:
-            mark = (self._folder / FILE).read_text(encoding="ascii")
-        except FileNotFoundError:
-            return False
         now_s = time.monotonic()
+        if now_s < self._look_s:
+            return False
+        with suppress(AnabranchError):  # the bucket does not answer: if that lasts, Spark says so
+            return self._is_far(now_s)
+        return False
+
+    def _is_far(self, now_s: float) -> bool:
+        mark = self._checkpoint.read(FILE)
+        if mark is None:
+            self._look_s = now_s + _ABSENT_POLLS * self._poll_s
+            return False
         if mark != self._mark:
             self._mark, self._changed_s = mark, now_s
         if now_s - self._changed_s > _SILENT_S:
             return False
-        planned = max(
-            (int(each.name) for each in (self._folder / "offsets").glob("*") if each.name.isdigit()), default=0
-        )
+        planned = max((int(name) for name in self._checkpoint.names("offsets") if name.isdigit()), default=0)
         return planned - int(mark) > _BEHIND_MAX
