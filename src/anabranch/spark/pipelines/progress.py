@@ -18,6 +18,7 @@ from anabranch.spark.pipelines.backlog_age import BacklogAge
 from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.reports import reports_after
 from anabranch.spark.pipelines.shed_rows import ShedRows
 from anabranch.spark.session.java_watch import JVM_GONE_ERRORS
 from anabranch.store import Store
@@ -200,8 +201,7 @@ class QueryMeter:
         parts = spark_progress.get("stateOperators", ())
         # A batch that only closes windows has its own number. An idle query repeats its last report.
         if parts and spark_progress["batchId"] > self._counted_to:
-            reports = [json.loads(each.json) for each in query.recentProgress]
-            by_batch = {each["batchId"]: each for each in reports if each["batchId"] > self._counted_to}
+            by_batch = {each["batchId"]: each for each in reports_after(query, self._counted_to)}
             self._counted_to = max(by_batch, default=self._counted_to)
             for report in by_batch.values():
                 for number, part in enumerate(report["stateOperators"]):
@@ -224,9 +224,9 @@ class QueryMeter:
         tracing = self._store.runtime.tracing
         if tracing is None or spark_progress.get("batchId", -1) <= self._traced_to:
             return
-        reports = [json.loads(each.json) for each in query.recentProgress]
-        ran = [each for each in reports if each["batchId"] > self._traced_to and "addBatch" in each["durationMs"]]
-        for each in ran:
+        for each in reports_after(query, self._traced_to):
+            if "addBatch" not in each["durationMs"]:
+                continue
             began_at = to_micros(datetime.fromisoformat(each["timestamp"]))
             tracing.micro_batch(
                 (query.name or "").removesuffix(f"/{self._last.target}"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anabranch.model.cut import StreamCut
+from anabranch.spark.pipelines.reports import reports_after
 from anabranch.spark.pipelines.shed_frame import KEPT_ROWS
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.store import Store
@@ -28,11 +29,9 @@ class ShedRows:
     def measure(self, query: StreamingQuery, last: Mapping[str, Any]) -> int:
         """The events shed up to the batch of Spark's `last` report. Raises Truncated, StreamNotFound."""
         if last.get("batchId", -1) > self._counted_to:
-            reports = [json.loads(each.json) for each in query.recentProgress]
-            for batch, report in {each["batchId"]: each for each in reports}.items():
-                if batch > self._counted_to:
-                    self.total += self._shed(report)
-                    self._counted_to = batch
+            for batch, report in {each["batchId"]: each for each in reports_after(query, self._counted_to)}.items():
+                self.total += self._shed(report)
+                self._counted_to = batch
         return self.total
 
     def _shed(self, report: Mapping[str, Any]) -> int:
