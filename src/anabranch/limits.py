@@ -19,6 +19,7 @@ CHECKS_MAX: Final = 64  # of a stream
 CHECK_CHARS_MAX: Final = 2_000  # of the condition of a check
 SCHEMA_FRESH_S: Final = 1.0  # a writer of a typed stream takes up a changed schema within this time
 COLUMNS_MAX: Final = 1_000
+COLUMN_NESTING_MAX: Final = 64  # types in each other, of one column: Arrow and Spark recurse into them
 SEGMENTS_MAX: Final = 10_000  # open segments of one stream
 
 # Times: an integer given as an event's time is expected between these, in µs
@@ -308,6 +309,7 @@ QUERY_BYTES: Final = 150_000_000  # the same of memory
 DRIVER_BYTES: Final = 1_400_000_000  # of a driver with its first query
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
 PIPELINE_STATEMENTS_MAX: Final = 250  # of one file
+PIPELINE_NESTING_MAX: Final = 100  # of brackets, CASE and signs in each other: Spark recurses into them
 DEPLOYMENT_FILES_MAX: Final = 32  # wheels, WebAssembly modules and resources of one version
 DEPLOYMENT_FILES_BYTES_MAX: Final = 32 * MIB  # of these together
 DEPLOYMENT_ALL_FILES_BYTES_MAX: Final = 512 * MIB  # of the files of all versions of all queries of a store

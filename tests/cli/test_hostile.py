@@ -239,6 +239,10 @@ OPTIONS: Final[Sequence[Sequence[str]]] = [
     ("pipeline", "run", "good.sql", "--events-max", "0"),
     ("pipeline", "run", "good.sql", "--seconds", "-1"),
     ("pipeline", "run", "good.sql", "--name", "../x"),
+    *(("stream", "create", "iot/new", "--schema", each) for each in (
+        f"a: {'list<' * 5_000}int{'>' * 5_000}", f"a: {'struct<a: ' * 65}int{'>' * 65}", f"a: decimal({'9' * 5_000}, 1)",
+        "a: list<", "x" * 100_000, "a: int" + " " * 100_000 + "!", ",".join(f"c{n}: int" for n in range(1_001)),
+    )),
     ("queries", "serve", "--spares", "-1"),
     ("queries", "serve", "--lease", "9" * 400 + "s"),
     ("queries", "serve", "--lease", "0s"),

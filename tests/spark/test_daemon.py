@@ -55,6 +55,9 @@ def test_no_kind_of_worker_has_another_daemon_nor_a_python_of_its_own(spark: Spa
     java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
     assert not [each for each in _below(java.pid) if "python" in _command(each)], "each waits for what was forked"
     (server,) = [each for each in psutil.Process().children() if "session.worker_server" in _command(each)]
+    workers = [each for each in _below(server.pid) if each.name() == "worker"]
+    scores = [int(Path(f"/proc/{each.pid}/oom_score_adj").read_text()) for each in workers]
+    assert scores and min(scores) >= 500  # where memory runs out, the kernel kills these rather than Java or the driver
     names = {each.name() for each in _below(server.pid)}
     assert {"worker", "plan_data_source_read"[:15]} <= names
 

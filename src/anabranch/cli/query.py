@@ -56,10 +56,15 @@ def query(
 
     Functions of WebAssembly modules are called as wasm.score(celsius); see `anabranch modules`.
 
-    A query can't change a stream. Nor can it use files, the network, extensions or settings of DuckDB, as COPY, ATTACH,
-    read_csv, INSTALL and SET would, unless it is allowed with --allow-files.
+    It reads all streams of the store, and can't change them. Nor can it use files, the network, the environment, extensions
+    or settings of DuckDB, as COPY, ATTACH, read_csv, getenv, INSTALL and SET would, unless --allow-files allows it all of
+    that, as the user who runs it. This holds wherever the store is.
 
-    A broker (--store anabranch://HOST) runs the query itself, within its own limits, and sends only the result.
+    It runs in this process, without a limit of time, and with four fifths of the machine's memory before it spills to the
+    temporary folder: --timeout and --memory set less, and Ctrl-C ends it. Some functions count no memory, such as repeat.
+
+    A broker (--store anabranch://HOST) runs the query itself, in a process of its own that has 1 GiB of memory and 5
+    minutes, over the streams that the caller may read, and sends only the result. Have it run SQL that you do not trust.
 
     Examples:
 

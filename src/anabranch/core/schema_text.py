@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import TIME_TYPE
 
@@ -36,6 +37,8 @@ _PLAIN: Final = {
     "timestamp": TIME_TYPE,
     "date": pa.date32(),
 }
+_DIGITS_MAX: Final = 9
+_BEGIN = re.compile(r"\S")
 _TOKEN = re.compile(r'\s*("[^"]+"|[A-Za-z_][\w.\-]*|\d+|[:,<>()])')
 
 
@@ -56,13 +59,14 @@ class _SchemaParser:
         self._text = text
         self._tokens: list[str] = []
         at = 0
-        while text[at:].strip():
+        while (begin := _BEGIN.search(text, at)) is not None:
             match = _TOKEN.match(text, at)
             if match is None:
-                raise InvalidArgument(f"'{text[at:].strip()[0]}' is unexpected in the schema '{text}'")
+                raise InvalidArgument(f"'{begin[0]}' is unexpected in the schema '{text:.500}'")
             self._tokens.append(match[1])
             at = match.end()
         self._at = 0
+        self._depth = 0  # of the type that is being read
 
     def whole(self) -> list[pa.Field]:
         fields = self._fields(end="")
@@ -83,6 +87,14 @@ class _SchemaParser:
                 return fields
 
     def _type(self) -> pa.DataType:
+        self._depth += 1
+        if self._depth > limits.COLUMN_NESTING_MAX:
+            raise InvalidArgument(f"the schema has more than {limits.COLUMN_NESTING_MAX} types in each other")
+        found = self._one_type()
+        self._depth -= 1
+        return found
+
+    def _one_type(self) -> pa.DataType:
         word = self._take().lower()
         if word in _PLAIN:
             return _PLAIN[word]
@@ -130,7 +142,7 @@ class _SchemaParser:
         return token
 
     def _number(self) -> str:
-        if not self._next().isdigit():
+        if not (self._next().isdigit() and len(self._next()) <= _DIGITS_MAX):
             raise self._unexpected()
         return self._take()
 
@@ -141,4 +153,4 @@ class _SchemaParser:
 
     def _unexpected(self) -> InvalidArgument:
         found = f"'{self._next()}'" if self._next() else "its end"
-        return InvalidArgument(f"{found} is unexpected in the schema '{self._text}': write name:type, name:type …")
+        return InvalidArgument(f"{found} is unexpected in the schema '{self._text:.500}': write name:type, name:type …")

@@ -70,9 +70,19 @@ def user_columns(columns: pa.Schema) -> pa.Schema:
 def stored_type(column: pa.Field) -> pa.DataType:
     """The `plain_type` of a column. Raises InvalidArgument, naming the column."""
     try:
+        _check_nesting(column.type)
         return plain_type(column.type)
     except InvalidArgument as exc:
         raise InvalidArgument(f"column '{column.name}': {exc}") from exc
+
+
+def _check_nesting(kind: pa.DataType) -> None:
+    within = [kind]
+    for _ in range(limits.COLUMN_NESTING_MAX):
+        within = [each.field(at).type for each in within for at in range(each.num_fields)]
+        if not within:
+            return
+    raise InvalidArgument(f"its type has more than {limits.COLUMN_NESTING_MAX} types in each other")
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

@@ -12,7 +12,7 @@ from anabranch import limits
 from anabranch.errors import AnabranchError, PipelineFailed
 from anabranch.spark.session.java_watch import JVM_GONE_ERRORS, silent_java
 
-__all__ = ["explain", "is_crash", "is_java_gone"]
+__all__ = ["explain", "is_crash", "is_java_gone", "is_too_deep"]
 
 _AGAIN: Final = "run it again, and it continues where it stopped"
 # Causes that Spark reports somewhere in a text of many lines, the most specific first.
@@ -26,6 +26,11 @@ _RESOURCES: Final = (
         r"OutOfMemoryError|SparkOutOfMemoryError",
         f"Spark's Java ran out of memory: give it more (spark.driver.memory, spark.executor.memory), then {_AGAIN}",
     ),
+)
+_STACK_OVERFLOW: Final = r"StackOverflowError|too complex to parse"
+_TOO_DEEP: Final = (
+    "the statement is too long or nested too deeply for Spark: use a statement for each part, or list values in a stream "
+    "and join it"
 )
 # Of the Python worker in which a source lives, Spark only says how the connection to it ended; of one that waited for its next
 # task, only that its pipe is closed.
@@ -49,6 +54,11 @@ def is_java_gone(exc: BaseException) -> bool:
     """True if Spark's Java process has ended, or does not answer, so that its session can't be used any more."""
     found = _cause(exc)
     return isinstance(found, JVM_GONE_ERRORS) and not isinstance(found, Py4JJavaError)
+
+
+def is_too_deep(exc: BaseException) -> bool:
+    """True if Spark's stack overflowed over a statement: another run would meet the same."""
+    return explain(_cause(exc)) == _TOO_DEEP
 
 
 def is_crash(exc: BaseException) -> bool:
@@ -77,7 +87,7 @@ def explain(exc: BaseException) -> str:
     if isinstance(exc, AnabranchError):
         return text
     java = str(getattr(exc, "_cause", None) or "").strip()
-    for cause, sentence in (*_RESOURCES, *_CRASHES):
+    for cause, sentence in ((_STACK_OVERFLOW, _TOO_DEEP), *_RESOURCES, *_CRASHES):
         if re.search(cause, f"{java}\n{text}", re.MULTILINE):
             return sentence
     text = re.sub(r"^An error occurred while calling \S+\n: (?:\w+\.)+\w+: ", "", text.strip())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -127,3 +129,20 @@ def test_any_other_change_is_refused_and_its_column_named(columns: pa.Schema, na
 def test_a_raw_stream_does_not_evolve() -> None:
     with pytest.raises(SchemaMismatch, match="raw"):
         RAW.evolved(pa.schema([("a", pa.string())]))
+
+
+@pytest.mark.parametrize(
+    "wrapped", [pa.list_, lambda kind: pa.struct([("a", kind)]), lambda kind: pa.map_(pa.string(), kind)]
+)
+def test_a_column_may_be_nested_only_as_deep_as_it_can_be_read_again(
+    wrapped: Callable[[pa.DataType], pa.DataType],
+) -> None:
+    kind: pa.DataType = pa.int64()
+    depth = 0
+    while depth < limits.COLUMN_NESTING_MAX:
+        deepest = StreamSchema.typed(pa.schema([("a", kind)]))
+        assert StreamSchema.from_bytes(deepest.to_bytes(), None, None, False).columns == deepest.columns
+        kind = wrapped(kind)
+        depth += 2 if pa.types.is_map(kind) else 1  # a map is a list of entries
+    with pytest.raises(InvalidArgument, match="column 'a': its type has more than 64 types in each other"):
+        StreamSchema.typed(pa.schema([("a", wrapped(kind))]))

@@ -13,9 +13,11 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
+from anabranch import limits
 from anabranch.errors import InvalidSql
 
 __all__ = [
+    "check_nesting",
     "closing",
     "is_call",
     "list_items",
@@ -30,6 +32,17 @@ __all__ = [
 
 _COMMENT: Final = "/*"
 _COMMENT_END: Final = "*/"
+_BRACKETS: Final[Mapping[TokenType, int]] = {
+    TokenType.L_PAREN: 1,
+    TokenType.L_BRACKET: 1,
+    TokenType.L_BRACE: 1,
+    TokenType.R_PAREN: -1,
+    TokenType.R_BRACKET: -1,
+    TokenType.R_BRACE: -1,
+}
+_CASES: Final[Mapping[TokenType, int]] = {TokenType.CASE: 1, TokenType.END: -1}
+_NESTED_TYPES: Final = (TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT)
+_SIGNS: Final = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
 _ENDS: Final = ("'", '"', "`", _COMMENT_END)
 
 
@@ -71,6 +84,32 @@ def word_of(token: Token | None) -> str:
 def nesting(token: Token) -> int:
     """By how many parentheses more what follows is enclosed."""
     return (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+
+
+def check_nesting(tokens: Sequence[Token]) -> None:
+    """Raises InvalidSql, with the line, for more than `limits.PIPELINE_NESTING_MAX` brackets, types, CASE and signs in each
+    other. Spark recurses into them: its stack overflows at some hundred, and before that it takes minutes."""
+    brackets = cases = types = signs = 0
+    before: TokenType | None = None
+    for token in tokens:
+        kind = token.token_type
+        if kind is TokenType.SEMICOLON:
+            brackets = cases = types = 0
+        brackets = max(brackets + _BRACKETS.get(kind, 0), 0)
+        if before is not TokenType.DOT:
+            cases = max(cases + _CASES.get(kind, 0), 0)
+        if kind is TokenType.LT and before in _NESTED_TYPES:
+            types += 1
+        elif kind is TokenType.GT:
+            types = max(types - 1, 0)
+        signs = signs + 1 if kind in _SIGNS else 0
+        before = kind
+        if brackets + cases + types + signs > limits.PIPELINE_NESTING_MAX:
+            raise InvalidSql(
+                f"the statement has more than {limits.PIPELINE_NESTING_MAX} brackets, CASE or signs in each other: use a statement "
+                "for each part",
+                line=token.line,
+            )
 
 
 def closing(tokens: Sequence[Token], opened: int) -> int:

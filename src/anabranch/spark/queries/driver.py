@@ -43,7 +43,7 @@ from anabranch.errors import (
 )
 from anabranch.model.ids import Micros
 from anabranch.runtime.log_events import QUERY_NOTED
-from anabranch.spark.explain import explain, is_crash, is_java_gone
+from anabranch.spark.explain import explain, is_crash, is_java_gone, is_too_deep
 from anabranch.spark.pipelines import record
 from anabranch.spark.pipelines.abandoned_checkpoints import drop_abandoned, standby_number
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
@@ -227,6 +227,8 @@ class _Driver:
             if is_java_gone(exc):  # all that this driver runs has ended
                 self._host.send(event="ending", why="Spark's Java process has ended")
                 _end_at_once(self._folder)
+            if is_too_deep(exc):
+                return "refused", explain(exc)
             return "crashed" if is_crash(exc) else "failed", explain(exc)
         return "stopped", None
 

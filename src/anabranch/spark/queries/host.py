@@ -98,6 +98,7 @@ class QueryHost:
         self._standbys = HotStandbys(store, self._token, self._logs, lease_us=lease_us, driver=self._standby_driver)
         self._asked: set[str] = set()  # questions that a driver was given
         self._is_asked = False  # and none of the drivers ends that may answer
+        self._apart: dict[str, int] = {}  # queries that do not share a driver any more, as of this change of each
         self._draining = False
 
     def run(self, stopped: Callable[[], bool]) -> None:
@@ -189,7 +190,10 @@ class QueryHost:
         """Whose driver runs a query."""
         if hosting.runs_python(self._store.catalog, row):
             return DriverOwner(row.needs.group, row.name, row.version)
-        return DriverOwner(row.needs.group, row.name if self._driver_per_query else None)
+        alone = DriverOwner(row.needs.group, row.name)
+        if self._driver_per_query or (self._apart.get(row.name) == row.change and self._refusal(row, alone) is None):
+            return alone
+        return DriverOwner(row.needs.group)
 
     def _refusal(self, row: QueryRow, owner: DriverOwner, *, standby: bool = False) -> str | None:
         """Why there is no room for a query, or for its hot `standby`; None if there is. A query whose standby is here has
@@ -346,11 +350,23 @@ class QueryHost:
     def _ended(self, driver: DriverProcess) -> None:
         how = self._pool.ended(driver, 0.0 if self._draining else _END_S)
         self._standbys.ended(driver)
-        for name, held in list(self._held.items()):
-            if held.driver is driver:
-                held.driver, held.change, held.stopping = None, None, False
+        ended = {name: held for name, held in self._held.items() if held.driver is driver}
+        if len(ended) > 1:
+            self._separate(ended)
+        for name, held in ended.items():
+            held.driver, held.change, held.stopping = None, None, False
+            with suppress(AnabranchError):
+                self._continue(name, held, f"driver {driver.pid} ended {how}")
+
+    def _separate(self, ended: Mapping[str, _HeldQuery]) -> None:
+        """Have queries run apart whose common driver has ended, if their last run had ended too: one of them may be what ends it,
+        and which one shows then. One that is deployed anew shares a driver again."""
+        for name, held in ended.items():
+            if held.row.restarts and self._apart.get(name) != held.row.change:
+                self._apart[name] = held.row.change
+                note = "its driver has ended again: it gets one of its own, as long as there is room"
                 with suppress(AnabranchError):
-                    self._continue(name, held, f"driver {driver.pid} ended {how}")
+                    self._note(name, held, note, level="warning")
 
     def _continue(self, name: str, held: _HeldQuery, error: str) -> None:
         """After the end of its driver, or of other processes that its run needs."""

@@ -17,6 +17,8 @@ import socket
 import sys
 from typing import Final
 
+from anabranch.spark.session.killed_first import be_killed_first
+
 __all__ = ["main", "preload"]
 
 _MODULES: Final = (
@@ -41,6 +43,7 @@ def preload(*worker_modules: str) -> None:
 
 def main() -> None:
     """Fork workers until Spark closes the standard input, as `pyspark.daemon` does. Never returns."""
+    be_killed_first()  # Spark starts another worker
     # Spark passes the worker's module if it is not the default one.
     named = len(sys.argv) > 1 and sys.argv[1].startswith("pyspark")
     preload(sys.argv[1] if named else "pyspark.worker")
