@@ -309,6 +309,7 @@ QUERY_BYTES: Final = 150_000_000  # the same of memory
 DRIVER_BYTES: Final = 1_400_000_000  # of a driver with its first query
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
 PIPELINE_STATEMENTS_MAX: Final = 250  # of one file
+PIPELINE_TOKENS_MAX: Final = 100_000  # of one statement, which Spark plans anew for each micro-batch
 PIPELINE_NESTING_MAX: Final = 100  # of brackets, CASE and signs in each other: Spark recurses into them
 DEPLOYMENT_FILES_MAX: Final = 32  # wheels, WebAssembly modules and resources of one version
 DEPLOYMENT_FILES_BYTES_MAX: Final = 32 * MIB  # of these together

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from anabranch.errors import PipelineFailed
-from anabranch.spark.explain import explain, is_crash, is_java_gone
+from anabranch.spark.explain import explain, is_crash, is_java_gone, is_too_deep
 
 _JOB = "[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure: Lost task 0.0 in stage 3.0: "
 
@@ -67,3 +67,19 @@ def test_of_an_error_of_java_the_cause_is_told_and_not_the_call() -> None:
         "An error occurred while calling o249.save.\n: org.apache.spark.SparkException: Writing job failed.\n\tat org.x"
     )
     assert explain(RuntimeError(said)) == "Writing job failed."
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "An error occurred while calling o65.sql.\n: java.lang.StackOverflowError\n\tat org.antlr.v4.runtime.X",
+        "[FAILED_TO_PARSE_TOO_COMPLEX] The statement, including potential SQL functions, was too complex to parse.",
+        _JOB + "java.lang.StackOverflowError",
+        "An error occurred while calling o65.sql.\n: java.lang.RuntimeException: Max iterations (100) reached for batch R",
+    ],
+)
+def test_a_statement_that_is_too_much_for_spark_is_refused(said: str) -> None:
+    for exc in (RuntimeError(said), failed(RuntimeError(said))):
+        assert is_too_deep(exc) and not is_crash(exc)
+    assert explain(RuntimeError(said)).startswith("the statement is too long or nested too deeply for Spark")
+    assert not is_too_deep(RuntimeError(_JOB + "java.lang.OutOfMemoryError: Java heap space"))

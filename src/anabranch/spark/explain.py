@@ -27,7 +27,7 @@ _RESOURCES: Final = (
         f"Spark's Java ran out of memory: give it more (spark.driver.memory, spark.executor.memory), then {_AGAIN}",
     ),
 )
-_STACK_OVERFLOW: Final = r"StackOverflowError|too complex to parse"
+_STACK_OVERFLOW: Final = r"StackOverflowError|too complex to parse|Max iterations \(\d+\) reached for batch"
 _TOO_DEEP: Final = (
     "the statement is too long or nested too deeply for Spark: use a statement for each part, or list values in a stream "
     "and join it"

@@ -17,7 +17,7 @@ from anabranch import limits
 from anabranch.errors import InvalidSql
 
 __all__ = [
-    "check_nesting",
+    "check_complexity",
     "closing",
     "is_call",
     "list_items",
@@ -86,15 +86,23 @@ def nesting(token: Token) -> int:
     return (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
 
 
-def check_nesting(tokens: Sequence[Token]) -> None:
-    """Raises InvalidSql, with the line, for more than `limits.PIPELINE_NESTING_MAX` brackets, types, CASE and signs in each
-    other. Spark recurses into them: its stack overflows at some hundred, and before that it takes minutes."""
-    brackets = cases = types = signs = 0
+def check_complexity(tokens: Sequence[Token]) -> None:
+    """Raises InvalidSql, with the line, for a statement of more than `limits.PIPELINE_TOKENS_MAX` tokens, and for more than
+    `limits.PIPELINE_NESTING_MAX` brackets, types, CASE and signs in each other. Spark recurses into them: its stack
+    overflows at some hundred, and before that it takes minutes."""
+    brackets = cases = types = signs = count = 0
     before: TokenType | None = None
     for token in tokens:
         kind = token.token_type
+        count += 1
         if kind is TokenType.SEMICOLON:
-            brackets = cases = types = 0
+            brackets = cases = types = count = 0
+        if count > limits.PIPELINE_TOKENS_MAX:
+            raise InvalidSql(
+                f"the statement has more than {limits.PIPELINE_TOKENS_MAX:,} words and signs: put the values that it lists into a "
+                "stream, and join it",
+                line=token.line,
+            )
         brackets = max(brackets + _BRACKETS.get(kind, 0), 0)
         if before is not TokenType.DOT:
             cases = max(cases + _CASES.get(kind, 0), 0)

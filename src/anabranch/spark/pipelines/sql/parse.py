@@ -27,7 +27,7 @@ from anabranch.spark.pipelines.sql.create_function import declared_functions, is
 from anabranch.spark.pipelines.sql.create_stream import created_stream
 from anabranch.spark.pipelines.sql.declare_parameter import declared_parameter, is_declaration
 from anabranch.spark.pipelines.sql.function_calls import with_spark_names
-from anabranch.spark.pipelines.sql_tokens import check_nesting, split_statements, tokenize
+from anabranch.spark.pipelines.sql_tokens import check_complexity, split_statements, tokenize
 from anabranch.spark.pipelines.statement import Statement
 
 __all__ = ["declarations", "parse"]
@@ -46,7 +46,7 @@ def parse(
     statements: list[Statement] = []
     check_sql_text(text, what="the text", bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
     tokens = tokenize(text)
-    check_nesting(tokens)
+    check_complexity(tokens)
     declared = {each.name: each for each in _declared(text, split_statements(tokens))}
     values = bind(declared, parameters or {})
     text = with_names(text, tokens, declared, values)

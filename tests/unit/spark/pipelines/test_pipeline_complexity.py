@@ -41,3 +41,12 @@ def test_what_stands_side_by_side_is_not_deep() -> None:
     parse(
         ";\n".join(f"CREATE STREAM o.o{n} AS SELECT (a) FROM STREAM s.t" for n in range(limits.PIPELINE_STATEMENTS_MAX))
     )
+
+
+def test_a_statement_has_so_many_tokens_and_no_more() -> None:
+    begin = statement("a").count(" ") + 4  # spaces and line ends between its words, and two dots
+    most = (limits.PIPELINE_TOKENS_MAX - begin) // 2
+    listed = [statement(f"array({','.join('1' * count)})") for count in (most - 10, most + 10)]
+    parse(";".join(listed[:1]))
+    with pytest.raises(InvalidSql, match="line 3: .* more than 100,000 words and signs: put the values"):
+        parse(listed[1])
