@@ -48,5 +48,5 @@ def test_a_statement_has_so_many_tokens_and_no_more() -> None:
     most = (limits.PIPELINE_TOKENS_MAX - begin) // 2
     listed = [statement(f"array({','.join('1' * count)})") for count in (most - 10, most + 10)]
     parse(";".join(listed[:1]))
-    with pytest.raises(InvalidSql, match="line 3: .* more than 100,000 words and signs: put the values"):
+    with pytest.raises(InvalidSql, match=r"line 3: .* more than 100,000 words and signs: put the values"):
         parse(listed[1])

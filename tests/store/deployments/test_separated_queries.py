@@ -1,0 +1,105 @@
+"""Queries whose common driver ends again and again are run apart. Needs no Spark: the drivers are stand-ins."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import anabranch as ab
+from anabranch import limits
+from anabranch.deployments import hosting
+from anabranch.deployments.admission import HostCapacity
+from anabranch.spark.queries import driver_pool
+from anabranch.spark.queries.driver_process import DriverOwner
+from anabranch.spark.queries.host import QueryHost
+from tests.waiting import until
+
+SQL = "CREATE STREAM o.{0} AS SELECT a FROM STREAM s.t"
+GROUP = DriverOwner("default")
+
+
+class Driver:
+    """Starts what it is given at once, and ends when it is told to."""
+
+    store: ClassVar[ab.Store]
+    all: ClassVar[list[Driver]]
+    numbers: ClassVar[Iterator[int]] = itertools.count(1)
+
+    def __init__(self, _addresses: object, _conf: object, events: Any, *, warm: bool) -> None:
+        del warm
+        self.pid = next(self.numbers)
+        self.ready = True
+        self.owner: DriverOwner | None = None
+        self.runs: set[str] = set()
+        self._events = events
+        Driver.all.append(self)
+
+    def send(self, **message: Any) -> None:
+        if (name := message.get("run")) is not None:
+            (row,) = (each for each in hosting.queries(self.store.catalog) if each.name == name)
+            self.runs.add(name)
+            started = {"query": name, "epoch": message["epoch"], "change": row.change, "version": row.version}
+            self._events.put((self, {"event": "started", **started}))
+        elif (name := message.get("stop")) is not None and name in self.runs:
+            self.runs.discard(name)
+            (row,) = (each for each in hosting.queries(self.store.catalog) if each.name == name)
+            self._events.put((self, {"event": "ended", "query": name, "epoch": row.epoch, "how": "stopped"}))
+
+    def crash(self) -> None:
+        """As when Java has no memory left."""
+        self.runs.clear()
+        self._events.put((self, None))
+
+    def end(self, timeout_s: float = 0.0) -> str:
+        del timeout_s
+        self.runs.clear()
+        return "with code 52"
+
+
+def running(*names: str) -> list[Driver]:
+    """The drivers of these queries; none while one of them does not run."""
+    found = [each for name in names for each in Driver.all if name in each.runs]
+    states = {each.name: each.state for each in Driver.store.queries.list()}
+    return found if len(found) == len(names) and all(states[name] == "running" for name in names) else []
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ab.Store]:
+    monkeypatch.setattr(driver_pool, "DriverProcess", Driver)
+    with ab.connect(tmp_path / "river", create=True) as opened:
+        Driver.store, Driver.all = opened, []
+        yield opened
+
+
+@pytest.mark.parametrize("room_for", [3, 1])
+def test_queries_whose_driver_ends_twice_run_apart_while_there_is_room(store: ab.Store, room_for: int) -> None:
+    for name in ("a", "b"):
+        store.queries.deploy(name, SQL.format(name), memory=0)
+    ending = threading.Event()
+    host = QueryHost(store, spares=0, capacity=HostCapacity(2, room_for * limits.DRIVER_BYTES))
+    thread = threading.Thread(target=host.run, args=(ending.is_set,))
+    thread.start()
+    try:
+        for _ in range(2):  # once may be an accident
+            until(lambda: running("a", "b"))
+            first, second = running("a", "b")
+            assert first is second and first.owner == GROUP
+            first.crash()
+            until(lambda first=first: first not in running("a", "b") and running("a", "b"))
+        owners = [each.owner for each in running("a", "b")]
+        if room_for == 1:
+            assert owners == [GROUP, GROUP]
+            return
+        assert owners == [DriverOwner("default", "a"), DriverOwner("default", "b")]
+        # One that is deployed anew is a new one, which has not ended any driver.
+        store.queries.deploy("a", SQL.format("a") + " WHERE a > 1", start_from="head")
+        until(lambda: running("a", "b") and running("a", "b")[0].owner == GROUP)
+        assert running("b")[0].owner == DriverOwner("default", "b")
+    finally:
+        ending.set()
+        thread.join()
