@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -68,6 +69,11 @@ def running(*names: str) -> list[Driver]:
     return found if len(found) == len(names) and all(states[name] == "running" for name in names) else []
 
 
+def run_elsewhere(before: Driver) -> bool:
+    found = running("a", "b")
+    return bool(found) and before not in found
+
+
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ab.Store]:
     monkeypatch.setattr(driver_pool, "DriverProcess", Driver)
@@ -90,7 +96,7 @@ def test_queries_whose_driver_ends_twice_run_apart_while_there_is_room(store: ab
             first, second = running("a", "b")
             assert first is second and first.owner == GROUP
             first.crash()
-            until(lambda first=first: first not in running("a", "b") and running("a", "b"))
+            until(partial(run_elsewhere, first))
         owners = [each.owner for each in running("a", "b")]
         if room_for == 1:
             assert owners == [GROUP, GROUP]
