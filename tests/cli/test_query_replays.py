@@ -10,7 +10,7 @@ import pytest
 import anabranch as ab
 from tests.cli.kit import Line
 
-SQL = "CREATE STREAM out.means AS SELECT 1"
+SQL = "CREATE STREAM out.means AS SELECT n FROM STREAM iot.numbers"
 
 
 @pytest.fixture
