@@ -268,7 +268,7 @@ POSTGRES_CONNECTIONS_MAX: Final = 16  # of one process, in addition to one that 
 LISTEN_POLL_US: Final = 1_000_000  # how often a listener polls, in case notifications are lost
 WAL_PAGES_CHECKPOINT: Final = 4_096  # 16 MiB of write-ahead log trigger a checkpoint
 
-# Brokers: who may do what
+# Brokers: rights and quotas
 TOKENS_MAX: Final = 10_000  # of a store, as each broker holds all in memory
 ROLES_MAX: Final = 1_000  # of a store, and of one principal
 PRINCIPAL_CHARS_MAX: Final = 200
@@ -283,7 +283,7 @@ SIGNED_TOKENS_KEPT: Final = 10_000  # verified tokens that a broker remembers un
 AUDIT_FLUSH_S: Final = 1.0  # how often a broker writes what it noted to the audit stream
 AUDIT_PENDING_MAX: Final = 10_000  # notes that wait for it; what is more is dropped and counted
 AUDIT_KEPT_US: Final = 365 * 24 * 3600 * 1_000_000
-ACCESS_STALE_S: Final = 30.0  # a broker that could not look for this long serves nobody
+ACCESS_STALE_S: Final = 30.0  # a broker that could not read the rights for this long refuses all calls
 
 # Spark
 SPARK_START_S: Final = 300.0  # until a session has started; then its Java process is killed
@@ -299,8 +299,8 @@ DEPLOYMENT_LEASE_US_MIN: Final = 1_000_000
 DEPLOYMENT_LEASE_US_MAX: Final = 24 * 3600 * 1_000_000
 DEPLOYMENT_ATTEMPTS_MAX: Final = 3  # failures of a query in a row; then it is left alone until it is started again
 DEPLOYMENT_BACKOFF_S_MAX: Final = 60.0  # before a query is run again; it begins with 0 and 1 s, and doubles
-DEPLOYMENT_HEARD_S: Final = 10.0  # for which somebody who asks waits for any host to take the question
-DEPLOYMENT_ANSWER_S: Final = 120.0  # for which somebody who asks a host waits: it may have to start Spark first
+DEPLOYMENT_HEARD_S: Final = 10.0  # how long a caller waits for any host to take the question
+DEPLOYMENT_ANSWER_S: Final = 120.0  # how long a caller waits for the host's answer: it may have to start Spark first
 DEPLOYMENT_STATE_ROWS_MAX: Final = 1_000  # of a query's state that one answer holds
 DEPLOYMENT_STATE_BYTES_MAX: Final = 512 * KIB  # as JSON; with more than one row
 QUERY_CPUS_MAX: Final = 1_000_000  # that a query can say it needs

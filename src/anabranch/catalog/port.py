@@ -475,8 +475,8 @@ class Catalog(Protocol):
     @property
     def clock(self) -> Clock:
         """The clock that all processes of the store share: the database server's, or the machine's for a catalog in a
-        file. What one process dates and another judges (leases, ages, heartbeats) takes its times from here. Asks nobody;
-        a time is late by at most the time that an answer of the database takes."""
+        file. Times that one process writes and another compares (leases, ages, heartbeats) come from here. Makes no
+        round trip; a time is late by at most the time that an answer of the database takes."""
         ...
 
     def reading(self) -> AbstractContextManager[Reading]:

@@ -45,7 +45,7 @@ STREAM = 13  # number of values in a row of `streams`, with its digest; those of
 
 
 def stream(row: Row) -> StreamInfo:
-    """Decode a row of `streams` followed by that of its schema, which is all null where the schema is missing."""
+    """Decode a row of `streams` followed by the row of its schema, which is all null if the schema is missing."""
     ident, scope_name, name, schema_version, tags, created_at, sealed, version, epoch, next_number = row[:10]
     verify("streams", row[: STREAM - 1], row[STREAM - 1])
     if row[STREAM] is None:

@@ -52,7 +52,7 @@ def _columns(text: str) -> tuple[TableColumn, ...]:
     return tuple(found)
 
 
-# In this order no row refers to a later one. A blob's `checksum` is that of an extent in it, null where there is none.
+# In this order no row refers to a later one. A blob's `checksum` comes from an extent in it; null without one.
 # `recent` is packed as `model.append.Batches`, `answers` as `model.producer.ProducerAnswers`.
 TABLES: Final = (
     CatalogTable("scopes", _columns("name:text tags:text created_at:int")),

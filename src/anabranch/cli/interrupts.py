@@ -90,5 +90,5 @@ def _set_on_byte(receiving: int, interrupted: threading.Event) -> None:
 
 def _write(text: str) -> None:
     # Not by print: the signal may have come while that was writing.
-    with suppress(OSError):  # nobody reads it any more
+    with suppress(OSError):  # its reader is gone
         os.write(sys.stderr.fileno(), text.encode())

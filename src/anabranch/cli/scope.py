@@ -223,7 +223,7 @@ def _pipelines(names: CatalogStore, scope: str) -> list[str]:
     from anabranch.spark.pipelines.record import rows
 
     if is_broker(getattr(names, "url", "")):
-        return []  # whoever runs pipelines opens the store itself
+        return []  # pipelines run only where the store itself is opened
     found = []
     for row in rows(names.catalog):
         streams = [

@@ -1,4 +1,4 @@
-"""`anabranch translate`: SQL of other systems as that of queries and pipelines."""
+"""`anabranch translate`: SQL of other systems as SQL of queries and pipelines."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class RawEvent:
 
 
 def payload_of(message: bytes) -> bytes | None:
-    """The payload, if the message is that of an event without a key; None for any other message."""
+    """The payload, if the message holds an event without a key; None for any other message."""
     if len(message) < _KEYLESS:
         return None
     time, _, size = _TIME_ENDS.unpack_from(message, _KEYLESS - _TIME_ENDS.size)

@@ -91,7 +91,7 @@ def refuse(catalog: Catalog, row: QueryRow, host: str, reason: str, *, now: Micr
 
 
 def renew(catalog: Catalog, name: str, epoch: int, *, until: Micros) -> QueryRow:
-    """Prolong the lease, even if its time has come but nobody took the query. Returns the row. Raises Conflict."""
+    """Prolong the lease, even if it has expired but no other host has taken the query. Returns the row. Raises Conflict."""
     return update(catalog, name, epoch, lambda row: replace(row, lease=_lease(row, until)))
 
 
@@ -170,7 +170,7 @@ def runs_python(catalog: Catalog, row: QueryRow) -> bool:
 
 
 def wants_standby(row: QueryRow, token: str, now: Micros, *, settled: bool) -> bool:
-    """True if the host with this token may take the hot standby of a running query: nobody has it, or the very host has it
+    """True if the host with this token may take the hot standby of a running query: no host has it, or this very host has it
     that runs the query and this one does not. The host that runs the query waits until that has been so for a while
     (`settled`), and leaves it to another one that way."""
     if row.standby != "hot" or row.wanted != "running" or row.state != "running" or row.lease is None:

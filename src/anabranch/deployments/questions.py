@@ -1,4 +1,4 @@
-"""Questions about SQL of queries: asked by anybody, also through a broker, and answered by a host."""
+"""Questions about SQL of queries: asked by any client, also through a broker, and answered by a host."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def ask(
 
 
 def open_questions(catalog: Catalog, now: Micros) -> list[QueryQuestion]:
-    """What hosts have still to answer. Those that nobody waits for any more are removed."""
+    """The questions that hosts have not answered yet. Those that no caller waits for any more are removed."""
     with catalog.reading() as txn:
         found = [question for _, question in txn.states(QUERY_QUESTION)]
     for old in found:
@@ -72,7 +72,7 @@ def open_questions(catalog: Catalog, now: Micros) -> list[QueryQuestion]:
 
 
 def take(catalog: Catalog, question: QueryQuestion) -> None:
-    """Let the one who asks know that a host is at it."""
+    """Tell the caller that a host is answering."""
     with catalog.writing(_subject(question.id)) as txn:
         found = txn.state(QUERY_QUESTION, question.id)
         if found is not None and not found.taken:

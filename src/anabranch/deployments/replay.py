@@ -116,7 +116,8 @@ def _move_away(
 
 
 def _free(txn: Writing, name: StreamName, version: int) -> StreamName:
-    """A name for the results of an earlier version: that of an earlier replay to the same version may be taken."""
+    """A free name for the results of an earlier version. An earlier replay to the same version may have taken the first
+    one."""
     number = 1
     while True:
         suffix = "" if number == 1 else f"_{number}"

@@ -27,7 +27,7 @@ _NATIVE: Final = (".so", ".pyd", ".dll", ".dylib")
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED: Final = 0x1
 _ENTRY: Final = b"PK\x01\x02"
-# A module of the wheel precedes those of the same name that Spark and the store need themselves.
+# A wheel's module would hide a module of the same name that Spark or the store needs.
 _TAKEN: Final = {*sys.stdlib_module_names, "anabranch", "pyspark", "pyspark_anabranch", "py4j"}
 _UNREADABLE: Final = (
     zipfile.BadZipFile,

@@ -159,7 +159,8 @@ class GroupCheckpoints:
         self._update(lambda state: changes.reset(state, offsets, names=names, ends=ends))
 
     def _views_after_reset(self, state: GroupState, streams: Sequence[str] | str | None) -> list[StreamView]:
-        """The streams of these names; None: those of the group, and for deleted ones those made again."""
+        """The streams of these names; None means the streams of the group, where a deleted one is replaced by the new
+        one of its name."""
         if streams is None:
             with self._catalog.reading() as reading:
                 ids = [stream if reading.stream(stream) is not None else None for stream in state.streams]

@@ -1,5 +1,5 @@
-"""What a reader group offers to whoever runs its readers, wherever its store is: a number of readers that follows the
-load, and statistics of what they receive."""
+"""Tools for running the readers of a group, whether its store is local or behind a broker: a number of readers that
+follows the load, and statistics of what they receive."""
 
 from __future__ import annotations
 

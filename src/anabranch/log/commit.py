@@ -266,7 +266,7 @@ class Committer:
         if carried is None or not isinstance(verdicts[0], Refused):
             return verdicts
         if resolved and verdicts[0].reason is Refusal.FENCED:
-            # The new owner's answers may have displaced that of the lost commit.
+            # The new owner's answers may have displaced the answer to the lost commit.
             return AppendUncertain(
                 f"whether append {carried.first} of producer '{carried.producer}' took place can't be found out: "
                 "another process has taken over the producer since"

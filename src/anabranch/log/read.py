@@ -240,7 +240,7 @@ def _together(pieces: list[SegmentRows]) -> SegmentRows:
 
 
 def no_rows(first: int, stop: int, selection: Selection) -> SegmentRows:
-    """States that of these offsets nothing was selected."""
+    """Records that no row of these offsets was selected."""
     return SegmentRows(first, stop, pa.RecordBatch.from_pylist([], schema=selection.columns), 0, None)
 
 

@@ -29,7 +29,8 @@ TYPES: Final[Mapping[pa.DataType, str]] = {
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The name of a type; a struct's is made of those of its fields, a list's of that of its items."""
+    """The name of a type. The name of a struct contains the names of its fields' types, the name of a list the name of
+    its item type."""
     if pa.types.is_struct(kind):
         return f"STRUCT({', '.join(f'{field.name} {type_name(field.type)}' for field in kind)})"
     if pa.types.is_list(kind):

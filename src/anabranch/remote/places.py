@@ -1,4 +1,5 @@
-"""Places in a stream as they are sent to a broker: times by the rules of this process, not by those of the broker."""
+"""Positions in a stream as they are sent to a broker. Times are interpreted by the rules of this process, not of the
+broker."""
 
 from __future__ import annotations
 

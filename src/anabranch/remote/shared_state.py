@@ -86,7 +86,7 @@ class RemoteRevisionedStream(Displayed):
         try:
             return int(self._call("append", value=value, expected=expected, writer=self._writer, number=number))
         except BaseException:
-            self._restart_numbers()  # nothing was appended under this number, or nobody knows
+            self._restart_numbers()  # nothing was appended under this number, or it is unknown
             raise
 
     def append_under_lock(

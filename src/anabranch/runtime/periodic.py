@@ -151,7 +151,7 @@ class Periodic:
                 if not self._changed.wait(left):
                     break  # the period has passed, even by a clock that a test or a suspension has stopped
             first, self._due = self._at_once and self.rounds == 0 and self._due, False
-            if self.closing and not first:  # whoever asked for a round at once gets it
+            if self.closing and not first:  # a round that was requested still runs
                 self._running = False
                 return False
             return True

@@ -84,7 +84,8 @@ class Tracing:
     this process (`now`), as those of the caller's spans are, not by the catalog's."""
 
     def __init__(self, provider: TracerProvider, clock: Clock, *, version: str) -> None:
-        """`version` is that of the instrumentation. Raises MissingExtra if the API of OpenTelemetry is not installed."""
+        """`version` is the version of the instrumentation. Raises MissingExtra if the API of OpenTelemetry is not
+        installed."""
         with optional("tracing", "tracing"):
             from opentelemetry import context, trace
 

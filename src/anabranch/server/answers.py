@@ -69,7 +69,7 @@ class _Reported:
         self._broker = broker
         self._call = (principal, kind, arguments)
         self._changed = broker.store.runtime.tasks.condition()
-        self._reports: deque[Message] = deque(maxlen=limits.PROGRESS_REPORTS_MAX)  # older ones are of no use to anybody
+        self._reports: deque[Message] = deque(maxlen=limits.PROGRESS_REPORTS_MAX)  # older reports are obsolete
         self._results: deque[Message] = deque()  # and started jobs; it waits while there are RESULTS_AHEAD_MAX
         self._error: BaseException | None = None
         self._ended = False

@@ -110,7 +110,7 @@ def allowed_stream(
 
 def resolve(store: Store, need: Need) -> str | None:
     """The resource of a need by its present name: `scope/stream`, `scope/` or None for the store. A name that means
-    nothing stays as it is, so that who may not use it does not learn that. Raises InvalidName."""
+    nothing stays as it is, so that a caller without the right does not learn that. Raises InvalidName."""
     match need.kind:
         case "store" | "query":
             return None
@@ -135,7 +135,7 @@ def _stream(store: Store, stream: Any) -> str | None:
     except StreamRenamed as exc:
         return exc.name
     except (StreamNotFound, ScopeNotFound):
-        # An id that means nothing could be any stream's: only who may use the whole store learns that.
+        # An unknown id could be any stream's: only a caller with rights on the whole store learns that it is unknown.
         return None if isinstance(stream, int) else str(StreamName.parse(stream))
 
 

@@ -285,7 +285,7 @@ def _problem(exc: ValidationError, origins: Mapping[str, str]) -> str:
 
 
 def _check_together(settings: ServerSettings) -> None:
-    """Refuse values that contradict each other, and a broker that others can reach and nobody guards."""
+    """Refuse values that contradict each other, and a broker that others can reach without TLS and authentication."""
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         raise InvalidArgument("set both tls_certificate and tls_key, or neither")
     if settings.dev_tls and settings.tls_certificate is not None:

@@ -21,7 +21,7 @@ class FrontEnd(Protocol):
         ...
 
     def failed(self) -> str | None:
-        """Why it does not serve any more, though nobody stopped it; None while it serves."""
+        """Why it stopped serving without being stopped; None while it serves."""
         ...
 
     def drain(self, seconds: float) -> bool:

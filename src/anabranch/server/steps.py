@@ -68,7 +68,7 @@ def _run_together(broker: Broker, principal: Principal, run: Run, warned: Warned
         if attempt is not None:
             attempt.record_all(exc)
         raise
-    if attempt is None:  # it was run before: who asks must be allowed all of it, too
+    if attempt is None:  # it was run before: the caller must have the rights for all of it, too
         _Running(broker, principal, alone, warned).authorize_repetition(found["results"])
     else:
         attempt.record_all(None)

@@ -11,7 +11,7 @@ __all__ = ["notify"]
 
 
 def notify(state: Literal["READY=1", "STOPPING=1"]) -> None:
-    """Send the state to the socket in `NOTIFY_SOCKET`, if there is one. Nobody who listens is no error."""
+    """Send the state to the socket in `NOTIFY_SOCKET`, if there is one. It is no error if nothing listens."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

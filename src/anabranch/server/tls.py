@@ -21,7 +21,7 @@ def tls_extension(transport: asyncio.BaseTransport) -> dict[str, Any]:
 class CertificateProtocol(HttpToolsProtocol):
     """Connections whose requests have the ASGI extension `tls`."""
 
-    _extensions: dict[str, Any]  # of all requests; nobody changes it
+    _extensions: dict[str, Any]  # shared by all requests; never changed
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""

@@ -1,8 +1,7 @@
 """Quantiles by KLL sketches of numbers, as Spark's `kll_sketch_agg_bigint`, `_double` and `_float` make them.
 
-The bytes don't say whether 8-byte items are integers or floating-point numbers. Whoever reads a sketch says so: use the same
-type for building, merging and reading, as in Spark.
-"""
+The bytes don't say whether 8-byte items are integers or floating-point numbers. The reader of a sketch must name the
+type: use the same type for building, merging and reading, as in Spark."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ def build(values: Iterable[object], item: ItemType, k: int = K) -> bytes:
 
 
 def union(sketches: Iterable[bytes | None], item: ItemType, k: int | None = None) -> bytes:
-    """The sketch of what is in all of them together; None is left out. `k`, and with it the accuracy, is that of the first
+    """The sketch of all their values together; nulls are skipped. `k`, and with it the accuracy, is taken from the first
     sketch, unless given. Raises InvalidArgument."""
     merged = None if k is None else _CLASSES[item](whole("k", k, 8, 65_535))
     for data in present(sketches):

@@ -1,6 +1,7 @@
 """The most frequent values, by frequent-items sketches as Spark's `approx_top_k_accumulate` makes them.
 
-The bytes don't say of which type the items are, so whoever reads a sketch says so, as Spark's struct does beside them.
+The bytes don't contain the type of the items, so the reader of a sketch must name it. Spark's struct has it beside the
+bytes.
 """
 
 from __future__ import annotations

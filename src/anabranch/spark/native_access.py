@@ -1,6 +1,6 @@
 """Which way a job takes to a store that brokers serve: through them, or natively to the store's catalog and blobs.
 
-A broker does not tell where its store is: who may read a stream through it need not know more. So the native way needs
+A broker does not reveal where its store is: a caller who may read a stream through it need not know. So the native way needs
 option `nativePath`, which says that every machine of the job reaches the store there. The driver checks that it does
 itself, and that it is the brokers' store.
 """

@@ -91,7 +91,7 @@ class Policies(Displayed):
         """What brokers do with appends above a rate: `RejectAbove` or `SampleAbove`; None: all are appended.
 
         With a `policy`, or None, sets it. Each process of a broker holds its own callers to it, a second later at the
-        latest; whoever has the store open itself is not limited. A copy of the stream has no policy. To sample, the
+        latest; processes that open the store itself are not limited. A copy of the stream has no policy. To sample, the
         stream needs the column for the weights; raises InvalidArgument without it.
         """
         full = stream_key(name)

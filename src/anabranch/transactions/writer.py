@@ -77,7 +77,7 @@ class TransactionWriter:
         """`before_write` is called before each write: it raises if the transaction has ended, and renews its lease.
         `require_writable` only raises; it is called under the writer's lock, so no commit can begin in between.
         `make_stager` makes a stager for the stream's current columns. `writer_of` gives the transaction's writer to a stream
-        of violations; None where whoever has the stager divides batches."""
+        of violations; None if the owner of the stager divides batches."""
         self._writer_of = writer_of
         self._stager = stager
         self._runtime = runtime

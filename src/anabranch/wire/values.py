@@ -79,8 +79,8 @@ def _compact(value: Json) -> str:
 
 
 def parse_bytes(data: bytes | memoryview, bytes_max: int = limits.WIRE_JSON_BYTES_MAX) -> Json:
-    """JSON from a stranger. Raises InvalidArgument for malformed JSON, a duplicate member, numbers that are not JSON's,
-    and more than `bytes_max` bytes."""
+    """JSON from an untrusted client. Raises InvalidArgument for malformed JSON, a duplicate member, numbers that are
+    not JSON's, and more than `bytes_max` bytes."""
     if len(data) > bytes_max:
         raise InvalidArgument(f"the JSON has {len(data):,} bytes, over the limit of {bytes_max:,}")
     try:

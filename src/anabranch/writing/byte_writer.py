@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ChunkWriter(Protocol):
-    """The writer of a byte stream's events, who has claimed it."""
+    """The writer that has claimed a byte stream."""
 
     def write_batch(self, data: pa.Table, *, expected: int) -> object:
         """See `Writer.write_batch`."""

@@ -96,7 +96,8 @@ class ProducerAck(Displayed):
 
 
 class Producer(Displayed, Closeable):
-    """Appends to one stream, each append with the next number, and each once, whoever repeats it. Thread-safe.
+    """Appends to one stream, each append with the next number. Each takes effect once, even if another process repeats
+    it. Thread-safe.
 
     An append is one atomic unit, whatever segments its events go to; it is accepted when the call returns, and durable
     when its acknowledgement says so. Many may be unacknowledged. A number that was appended before is answered with the

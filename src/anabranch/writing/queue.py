@@ -128,7 +128,7 @@ class WriterQueue:
             pending.number = self.next_number - pending.appends
 
     def abandon(self, batches: Iterable[PendingBatch], error: AnabranchError) -> None:
-        """Refuse those of the pending batches that never got into the queue."""
+        """Refuse the pending batches that never entered the queue."""
         with self._lock:
             abandoned = [pending for pending in batches if not pending.offered or not self._has(pending)]
             for pending in abandoned:

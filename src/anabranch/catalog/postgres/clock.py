@@ -13,7 +13,7 @@ _DUE_S: Final = 1.0
 
 
 class ServerClock:
-    """`runtime.clock.Clock` whose wall time is that of the server. Between two readings it goes on with the monotonic
+    """`runtime.clock.Clock` whose wall time is the server's. Between two readings it continues with the monotonic
     clock of this process, whose wall clock has no influence. Thread-safe.
 
     A reading is older by the time its answer took, so the clock is late by that time, and never ahead of the server's by

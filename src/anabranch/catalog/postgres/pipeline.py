@@ -104,7 +104,7 @@ class PipelineConnection(psycopg.Connection[tuple[Any, ...]]):
             found = self.wait(_results(self.pgconn))
             self.pgconn.exit_pipeline_mode()
         except BaseException:
-            self.close()  # unread answers would be taken for those of the next statements
+            self.close()  # unread answers would be mistaken for the next statements' answers
             raise
         for number, result in enumerate(found):
             if result.status not in _DONE:

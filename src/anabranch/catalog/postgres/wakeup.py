@@ -163,7 +163,7 @@ class Listener:
         if notified:
             self.bump()
             if self.changed is not None:
-                with suppress(AnabranchError):  # whoever reads meets the error too
+                with suppress(AnabranchError):  # the next reader gets the error too
                     self.changed()
         if database.pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError("the connection that listens was closed")

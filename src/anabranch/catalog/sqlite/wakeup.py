@@ -42,7 +42,7 @@ class FileListener:
                 if not ready:
                     continue
                 self._watch.drain()
-                with suppress(AnabranchError):  # whoever reads meets the error too
+                with suppress(AnabranchError):  # the next reader gets the error too
                     self._changed()
                 self._tasks.sleep(_PAUSE_S)
         self._release()

@@ -81,8 +81,9 @@ class UpgradePlan:
 
 @dataclass(frozen=True, slots=True)
 class StateWanted:
-    """Which rows are asked for, at most `rows_max`: of the state of the statement that feeds `target`, after micro-batch `batch`
-    (None: the last one that is committed); with `key` those of which a part of the key has this text."""
+    """Which rows are asked for, at most `rows_max`: of the state of the statement that feeds `target`, after
+    micro-batch `batch` (None: the last one that is committed); with `key` only rows whose key has a part with this
+    text."""
 
     target: str
     key: str | None
@@ -124,10 +125,10 @@ class CommittedState:
 
 @dataclass(frozen=True, slots=True)
 class QueryQuestion:
-    """`kind` says what is asked: whether the `text` can run, what an upgrade of the query `name` to it would do, or which rows
-    are in the state of that query (`wanted`). `files` belong to the text; their contents are not here. Answered by `validated`,
-    `plan`, `state`, or an `error`, with its line if it is one of the SQL. `taken`: a host is at it. Nobody waits for it after
-    `until`."""
+    """`kind` says what is asked: whether the `text` can run, what an upgrade of the query `name` to it would do, or
+    which rows are in the state of that query (`wanted`). `files` belong to the text; their contents are not here.
+    Answered by `validated`, `plan`, `state`, or an `error`, with its line if it is one of the SQL. `taken`: a host is
+    answering it. No caller waits for it after `until`."""
 
     id: str
     kind: Literal["validate", "plan", "state"]

@@ -42,7 +42,7 @@ _ENDINGS: Final = {
 
 
 def choose(chosen: Format | None, *, as_json: bool, output: Path | None = None) -> Format:
-    """Returns the format: the given one, else that of the output file's ending, else a table for a terminal and JSON
+    """Returns the format: the given one, else the one of the output file's ending, else a table for a terminal and JSON
     lines for a program. Raises InvalidArgument for an unknown ending."""
     if as_json:
         if chosen not in (None, Format.jsonl):

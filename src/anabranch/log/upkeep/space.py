@@ -46,8 +46,8 @@ class PinnedBytes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpaceReport:
-    """The bytes of a store's files. `total` is `live`, which streams view, and those of `pinned` that nothing views,
-    and the `manifests`. Bytes inlined in the catalog, and files that were attached, do not count."""
+    """The bytes of a store's files. `total` is the sum of `live`, which streams view, and of the parts of `pinned` that
+    nothing views, and the `manifests`. Bytes inlined in the catalog, and files that were attached, do not count."""
 
     total: int
     live: int
@@ -232,7 +232,7 @@ class _Space:
             return self._flushed[key]
         begun_at = keys.begun_at(key)
         if begun_at is None:
-            return _Reason("foreign file", "", None, "somebody removes it")
+            return _Reason("foreign file", "", None, "it is removed manually")
         if holding := [lease for lease in self._leases if lease.begun_at <= begun_at]:
             return _by_lease(max(holding, key=lambda lease: lease.expires_at))
         return _Reason("upload", "", Micros(begun_at + self._age), "it is committed")

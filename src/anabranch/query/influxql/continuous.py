@@ -138,7 +138,7 @@ def _statement(query: ContinuousQuery, measurement: Measurement, database: Datab
         )
     if measurement.time == "_appended":
         raise InvalidSql(f"the stream '{measurement.stream}' has no event time, so it has no windows of event time")
-    # The columns that wildcards stand for are those of now.
+    # Wildcards stand for the columns that exist now.
     source = SourceName(measurement.name, measurement.stream.scope)
     select = prepared(replace(query.select, sources=(source,), into=None), database, default)
     plan = planned(select.select, 0)

@@ -169,7 +169,7 @@ def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int
             rows += _ordered(plan, outer, tags, islice(values, most))
     for name, rows in found.items():
         if mixed:
-            rows.sort(key=lambda each: each.tags)  # in this order whatever that of the times is
+            rows.sort(key=lambda each: each.tags)  # always ascending, whatever the order of the times
             rows.sort(key=lambda each: each[:2], reverse=plan.select.descending)
             found[name] = _paged_runs(rows, paging)
         if not source.nested and (paging.series_limit is not None or paging.series_offset):

@@ -90,7 +90,8 @@ def _sets(operator: str, left: SeriesVector, right: SeriesVector, matching: Matc
 
 
 def _matched(node: BinaryNode, left: SeriesVector, right: SeriesVector) -> SeriesVector:
-    """Each series of the many side, or of the left one, with that of the other side that has its signature."""
+    """Pairs each series of the many side (or of the left side) with the series of the other side that has the same
+    signature."""
     matching = node.matching
     swapped = matching.many == "right"
     many, one = (right, left) if swapped else (left, right)

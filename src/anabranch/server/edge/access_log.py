@@ -36,7 +36,7 @@ class AccessLog:
         self._lines.append({"at": datetime.now(UTC), **fields})
 
     def flush(self) -> None:
-        """Write what was noted; waits for whoever reads it. Errors are ignored: nobody reads it any more."""
+        """Write the noted lines; waits if the reader is slow. Errors are ignored: then the log has no reader any more."""
         with self._lock:
             lines, self._lines = self._lines, []
             if self._dropped:

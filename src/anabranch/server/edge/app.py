@@ -240,7 +240,7 @@ class HttpEdge:
         sent: int,
         **more: str,
     ) -> None:
-        assert self._log is not None, "whoever calls has looked"
+        assert self._log is not None, "checked by the caller"
         self._log.note(
             front_end="http",
             peer=_peer(scope),

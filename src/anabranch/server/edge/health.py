@@ -27,7 +27,7 @@ class Health:
 
     async def answer(self, path: str, token: str | None, certificate: str | None, peer: str) -> tuple[int, str]:
         """The status and text of an answer. Anybody may ask for health and readiness; metrics name streams and groups,
-        so they are for those who may read the store."""
+        so only callers who may read the store get them."""
         if path == "/healthz":
             return 200, "ok\n"
         if path == "/readyz":

@@ -94,7 +94,9 @@ class StreamNames:
         return info
 
     def _fetched(self, name: str, task: asyncio.Task[StreamInfo]) -> None:
-        failed = task.cancelled() or task.exception() is not None  # whoever asked gets it, unless all have gone
+        failed = (
+            task.cancelled() or task.exception() is not None
+        )  # all waiting callers get the error, unless none is left
         if self._asked.get(name) is task:
             del self._asked[name]
             if failed:

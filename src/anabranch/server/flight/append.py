@@ -67,7 +67,7 @@ class _WriterTarget:
 
 
 class _ProducerTarget:
-    """Appends by a producer: each number once, whoever repeats it."""
+    """Appends by a producer: each number takes effect once, even if another client repeats it."""
 
     def __init__(self, broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> None:
         if command.HasField("fence"):
@@ -248,7 +248,7 @@ def _next(reader: Any) -> tuple[pa.RecordBatch, v1.AppendMetadata] | None:
 
 
 def _check(batch: pa.RecordBatch) -> None:
-    """Check what a stranger encoded. Raises InvalidArgument, TooLarge."""
+    """Check Arrow data from an untrusted client. Raises InvalidArgument, TooLarge."""
     if batch.nbytes > limits.BATCH_BYTES_MAX:
         raise TooLarge("a batch", batch.nbytes, limits.BATCH_BYTES_MAX)
     try:

@@ -93,7 +93,7 @@ def _password(encoded: str) -> str:
         user, colon, password = b64decode(padded, validate=True).decode("ascii").partition(":")
     except ValueError:
         raise Unauthenticated(_MALFORMED) from None
-    del user  # a token says by itself who calls
+    del user  # the token alone identifies the caller
     if not colon or not password.isprintable():
         raise Unauthenticated(_MALFORMED)
     return password

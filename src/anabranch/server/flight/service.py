@@ -1,4 +1,4 @@
-"""The Flight server: finds out who calls and what for, and hands over to the file that does it."""
+"""The Flight server: authenticates the caller, parses the command, and calls the module that carries it out."""
 
 from __future__ import annotations
 

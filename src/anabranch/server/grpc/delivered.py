@@ -42,7 +42,7 @@ class DeliveredBatches:
         await self._room.wait()
 
     def end(self) -> None:
-        """No more is sent: nobody waits for room any longer."""
+        """No more is sent: end the waiting for room."""
         self._room.set()
 
     def add(self, delivery: GroupDelivery, handed_out: int) -> int:

@@ -1,4 +1,4 @@
-"""The service `anabranch.v1.Store`: finds out who calls and what for, and hands over to the file that does it."""
+"""The service `anabranch.v1.Store`: authenticates the caller, and calls the module that carries out the RPC."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ class GrpcSession:
     progress in a thread is interrupted."""
 
     def __init__(self, call: GrpcCall, kind: type[Message], *, silent_s: float | None) -> None:
-        """`kind` is that of a request. A caller who sends none for `silent_s` seconds is given up."""
+        """`kind` is the message type of a request. The session of a caller who sends none for `silent_s` seconds is
+        ended."""
         self.call = call
         self.token = token(call.front.store.runtime.ids)
         """Sent with `opened`. A caller who repeats it is safe from what a network repeats elsewhere."""

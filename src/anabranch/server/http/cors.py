@@ -29,7 +29,7 @@ _PORT: Final = re.compile(r":\d+\Z")
 
 def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     """The application, which pages of these origins may use; `*` stands for any. Who calls is said by a token, never by a
-    cookie, so a page can do no more than whoever gave it one."""
+    cookie, so a page can do no more than the user who gave it a token."""
     return CORSMiddleware(
         app,
         allow_origins=origins,

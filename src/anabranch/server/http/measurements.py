@@ -29,7 +29,7 @@ class ReadableStreams:
         return [scope for scope in scopes if guard.allows(self._principal, "read", f"{scope}/")]
 
     def check_database(self, name: str) -> None:
-        """Raise InvalidSql if there is no such scope, for those who may know."""
+        """Raise InvalidSql if there is no such scope and the caller may know that."""
         try:
             self._broker.store.scopes.get(name)
         except (NotFound, InvalidName):

@@ -1,4 +1,4 @@
-"""gRPC in a process of its own: its runtime is not to share one with that of Arrow Flight."""
+"""gRPC in a process of its own, because its runtime must not share a process with Arrow Flight's."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ __all__ = ["SupervisedProcess"]
 _START_S: Final = 60.0
 _PAUSE_S_FIRST: Final = 0.1
 _PAUSE_S_MAX: Final = 10.0
-_STEADY_S: Final = 30.0  # who has served this long is no longer failing
+_STEADY_S: Final = 30.0  # a process that has served this long counts as healthy again
 _FAILURES_MAX: Final = 8
 
 

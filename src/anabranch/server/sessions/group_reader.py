@@ -46,7 +46,7 @@ class HeldGroupReader:
         self._principal = principal
         try:
             self._group = broker.store.groups.open(group)
-        except NotFound:  # whether it exists is for those who may use it
+        except NotFound:  # only callers who may use it learn whether it exists
             broker.guard.authorize(principal, "write", group, verb="groups.read")
             raise
         if ident not in (None, self._group.id):

@@ -18,7 +18,7 @@ _ITEMS: Final[tuple[tuple[kll.ItemType, pa.DataType], ...]] = (
     ("double", pa.float64()),
     ("float", pa.float32()),
 )
-_FROM_FIRST: Final = 0  # a `k` that is not given: that of the first sketch
+_FROM_FIRST: Final = 0  # default of `k`: the first sketch's
 
 
 def _merge(sketches: Iterable[bytes | None], k: int, item: kll.ItemType) -> bytes:

@@ -1,4 +1,4 @@
-"""Removes the checkpoints from which no run goes on: those of hot standbys that were killed, and of leaders that were killed
+"""Removes the checkpoints from which no run continues: of hot standbys that were killed, and of leaders that were killed
 before their standby could remove theirs.
 
 The checkpoint of a standby lies beside its leader's, in a folder whose name is a number that rises."""

@@ -1,6 +1,6 @@
 """Finds loops: pipelines whose results come back to them through other pipelines, so that events would loop forever.
 
-A statement may feed back only where it says so (FEEDBACK), since then its events carry how often they went round.
+A statement may feed back only where it says so (FEEDBACK), because then its events count how often they were fed back.
 Imports neither Spark nor SQL parsing."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HINT: Final = "close the loop in one of their statements with: FEEDBACK WITHIN 
 
 
 class Flow(NamedTuple):
-    """Events of one stream become those of another, by a pipeline. `name` is that of the second."""
+    """A pipeline reads the stream `source` and writes the stream `target`, whose name is `name`."""
 
     source: str
     target: str
@@ -30,7 +30,8 @@ class Flow(NamedTuple):
 
 
 def find_loop(flows: Sequence[Flow], first: Flow) -> tuple[Flow, ...] | None:
-    """The shortest way by which what `first` writes comes to it again, beginning with it; None if there is none."""
+    """The shortest loop that begins with `first`: flows by which its events come back to its source. None if there is
+    none."""
     onward: dict[str, list[Flow]] = {}
     for flow in flows:
         onward.setdefault(flow.source, []).append(flow)
@@ -50,8 +51,8 @@ def find_loop(flows: Sequence[Flow], first: Flow) -> tuple[Flow, ...] | None:
 
 
 def refuse_loops(store: Store, name: str, outputs: Sequence[PipelineOutput]) -> None:
-    """Raise InvalidSql if what pipeline `name` writes by these comes to it again through other pipelines: those that
-    run, and those that would go on when they are started again."""
+    """Raise InvalidSql if what pipeline `name` writes to these outputs comes back to it through other pipelines that run, or
+    that would continue when they are started again."""
     now = store.runtime.clock.now()
     others = [row for row in rows(store.catalog) if row.name != name and (row.prepared or row.alive(now))]
     flows = [flow for row in others for output in row.outputs for flow in _flows(store, row.name, output)]

@@ -274,7 +274,7 @@ def remove(catalog: Catalog, name: str, holder: PipelineHolder | None = None, *,
     """Remove the row, as its `holder` or (None) as another process. Without `holder`, record which streams hold its
     results. Returns the row as it was; None if the holder lost it. Raises PipelineNotFound, and without `holder`
     PipelineRunning."""
-    # Recording the results reads those of all pipelines, so that transaction has no subject.
+    # Recording the results reads the results of all pipelines, so that transaction has no subject.
     with catalog.writing(None if holder is None else f"{PIPELINE.name} {name}") as txn:
         row = _need(txn, name)
         if holder is None:

@@ -1,4 +1,4 @@
-"""The steps of a replay: those of the query, with streams of their own in place of its results."""
+"""The steps of a replay: the steps of the query, writing to new streams instead of its result streams."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _as_invalid_sql(store: Store, step: Step, row: str, made: Made) -> Iterator[
         what = f"anabranch pipeline reset {row} --drop-results" if own else f"anabranch stream delete {exc.stream}"
         raise InvalidSql(
             f"'{exc.stream}' exists with other columns, key or time than this statement gives; name another target, or if "
-            f"nobody needs {'the earlier results' if own else 'what is in it'}, run: {what}",
+            f"{'the earlier results are' if own else 'its content is'} not needed any more, run: {what}",
             line=statement.line,
         ) from exc
     except InvalidArgument as exc:

@@ -25,7 +25,7 @@ __all__ = [
 OUTPUTS_COLUMN: Final = "_outputs"  # bit 0: the statement's own stream; bit n: its n-th side output
 SIDE_OUTPUTS_MAX: Final = 62
 HOPS: Final = "hops"
-"""The column of events that are fed back: how often they and those that they come from were."""
+"""The column of events that are fed back: how often they, or the events that they come from, were fed back."""
 HOPS_MAX: Final = 1_000_000
 
 

@@ -1,7 +1,7 @@
 """The driver: a process with one Spark session that runs deployed queries for a host.
 
 `python -m anabranch.spark.queries.driver`, started by `anabranch.spark.queries.driver_process`. It ends at once when its
-host is gone, so that the next host finds nobody else at work.
+host is gone, so that it does not compete with the next host.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ ENDINGS: Final = ("stopped", "refused", "failed", "crashed", "lost")
 
 
 class MessagePipe:
-    """Writes messages to a pipe. Thread-safe; a pipe that nobody reads any more takes them without an error."""
+    """Writes messages to a pipe. Thread-safe; if the pipe has no reader any more, messages are dropped without an error."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe = pipe
@@ -51,7 +51,7 @@ class MessagePipe:
             try:
                 self._pipe.write(json.dumps(message) + "\n")
                 self._pipe.flush()
-            except (OSError, ValueError):  # whoever supervises the other process notices its end
+            except (OSError, ValueError):  # the supervisor of the other process notices its end
                 return
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ def main() -> None:
     if connection is None:
         os.execv(command[0], command)
     connection.settimeout(None)
-    # Spark takes the end of this process for that of the worker, which keeps the connection open. Waiting needs no Python.
+    # To Spark, the end of this process means the end of the worker, which keeps the connection open. Waiting needs no Python.
     os.dup2(connection.fileno(), 0)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.execvp("cat", ["cat"])

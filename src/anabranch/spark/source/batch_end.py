@@ -151,7 +151,7 @@ class _Admission:
             return commit
         if not divide:
             return start
-        if commit == start:  # a successor's clock was behind that of the segment before it
+        if commit == start:  # a successor was written with an earlier clock than the segment before it
             return wanted
         return self._part(start, commit, self.times.cut_at(time), events_max)
 

@@ -96,7 +96,7 @@ class Ephemeral(Displayed):
         return self._held(self._changes.apply(f"hold {request_label(full)}", request, change, on=full))
 
     def hand_over(self, held: Held) -> Holder:
-        """Let somebody else hold the stream in place of this process, as the returned holder: a client of a broker. It
+        """Let another process, a client of a broker, hold the stream in place of this one, as the returned holder. It
         has to renew the hold before the holder's `until`."""
         self._holds.hand_over(held)
         return held.holder

@@ -28,7 +28,7 @@ from anabranch.streams.scopes.rename import move_scope
 
 class Scopes(Displayed):
     """Scopes by name: they are to streams what folders are to files. Every change is durable when its call returns, and
-    takes a `request` id as those of `Streams` do."""
+    takes a `request` id, like the methods of `Streams`."""
 
     def __init__(self, changes: Changes, companions: Companions) -> None:
         self._changes = changes

@@ -192,7 +192,7 @@ def stage_part(txn: Writing, row: JobRow, number: int, snapshot: SourceSnapshot,
 
 
 def _given_up(txn: Writing, target: StreamName, sources: Sequence[SourceSnapshot], options: Mapping[str, Any]) -> bool:
-    """True if the target's name is that of a source in this store that is deleted when the target is created."""
+    """True if the target has the name of a source in this store that is deleted when the target is created."""
     present = txn.stream(target) if options.get("within") and options.get("drop") else None
     return present is not None and present.id in {snapshot.stream_slice.view.info.id for snapshot in sources}
 

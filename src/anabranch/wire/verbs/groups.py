@@ -159,7 +159,7 @@ def _on_group(operation: Operation) -> Needs:
 
 
 def _to_open(arguments: Arguments) -> list[Need]:
-    """Creating a group is allowed to whoever may write it and read its streams; opening it, to whoever may read it."""
+    """Creating a group needs the right to write the group and to read its streams; opening it needs the right to read it."""
     wanted = arguments.get("streams")
     if wanted is None:
         return _on_group("read")(arguments)

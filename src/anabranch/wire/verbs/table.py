@@ -196,7 +196,7 @@ _JOBS: Final = (
     StoreVerb("jobs.resume", job("manage"), sent=job_handle),
     *JOB_VERBS,
 )
-# A query runs as its host, which may read and write every stream, and files: whoever deploys one may do all that too. With
+# A query runs as its host, which may read and write every stream, and files: so a caller who deploys one can do all that too. With
 # Python code it can do anything there, which needs a right of its own.
 _QUERIES: Final = (
     StoreVerb("queries.committed_state", store("read"), changes=False),
@@ -215,7 +215,7 @@ _QUERIES: Final = (
     StoreVerb("queries.validate", store("admin"), changes=False),
     StoreVerb("queries.versions", store("read"), changes=False),
 )
-# Whoever deploys a template has its statements run.
+# Deploying a template runs its statements.
 _TEMPLATES: Final = (
     StoreVerb("templates.get", store("read"), changes=False),
     StoreVerb("templates.list", store("read"), changes=False),

@@ -94,7 +94,7 @@ def expect(front: HttpFront, upload: Upload, *, length: int | None = None, sha25
 
 def finish(front: HttpFront, upload: Upload) -> Upload:
     """Verify the digest, if there is one, by reading what is stored, and seal the stream. Raises HttpRefusal (422) for
-    other bytes: nobody can read them as the file, and nothing can be appended."""
+    other bytes: they can't be read as the file, and nothing can be appended."""
     if upload.sha256 is not None and (found := _digest(front.store, upload)) != upload.sha256:
         reason = f"the {upload.offset} stored bytes have the sha-256 {found}, not {upload.sha256}"
         _tag(front.store, upload.info, {_REFUSED: reason})

@@ -1,4 +1,5 @@
-"""Continuous queries as deployed queries: whoever may deploy and delete these may create and drop those."""
+"""Continuous queries as deployed queries: a caller who may deploy and delete queries may create and drop continuous
+queries."""
 
 from __future__ import annotations
 

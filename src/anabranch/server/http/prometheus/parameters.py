@@ -64,7 +64,7 @@ class GivenParameters:
 
 
 async def given_parameters(call: HttpCall) -> GivenParameters:
-    """Those of the URL, then those of a form. Raises InvalidArgument, TooLarge."""
+    """The parameters of the URL, then the parameters of a form. Raises InvalidArgument, TooLarge."""
     pairs = list(call.request.query_params.multi_items())
     if call.request.method == "POST":
         body = await read_body(call.request.receive, call.request.scope["headers"], bytes_max=4 * limits.SQL_BYTES_MAX)

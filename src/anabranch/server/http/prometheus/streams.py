@@ -15,7 +15,7 @@ class ScopeStreams:
     """A `MetricStreams`. Its methods wait, so they are for a thread."""
 
     def __init__(self, call: HttpCall) -> None:
-        """The scope is that of the path."""
+        """The scope comes from the path."""
         self._call = call
         self._scope = call.request.path_params["scope"]
         self._streams = ReadableStreams(call.front.broker, call.front.queries, call.principal)

@@ -1,4 +1,5 @@
-"""`GET /v1/queries/{name}/results`: the events of a query's result stream, as those of any stream are read and followed."""
+"""`GET /v1/queries/{name}/results`: the events of a query's result stream, read and followed like the events of any
+stream."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ async def _look(call: HttpCall, result: str | None = None) -> StreamInfo | None:
 
 
 async def _query(call: HttpCall) -> QueryInfo:
-    """The query. That there is none is for those who may see which there are."""
+    """The query. Only callers who may list queries learn that it does not exist."""
     name = call.request.path_params["name"]
     try:
         return await call.front.run(lambda: call.front.store.queries.get(name))
