@@ -53,7 +53,7 @@ def finished_row(sensors: Line, *, target_id: str | None, made: tuple[str, ...] 
         me, now = row_of.this_process("me"), store.runtime.clock.now()
         row_of.claim(store.catalog, "means", SQL, outputs, me, now=now)
         row_of.save(store.catalog, replace(row_of.find(store.catalog, "means"), outputs=tuple(outputs), prepared=True))
-        row_of.note_made(store.catalog, "means", me, made)
+        row_of.record_created(store.catalog, "means", me, made)
         told = {"target": "iot/means", "state": "ended", "run_read": 100, "run_late": late, "keeps_late": True}
         row_of.finish(store.catalog, "means", me, now=now, progress=[told])
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument, StoreNotFound
-from anabranch.spark.native_access import path_taken
+from anabranch.spark.native_access import chosen_places
 from anabranch.spark.stores import BrokerAccess
 from anabranch.store import StoreAddresses
 from tests.server.kit import BrokerProcess
@@ -224,13 +224,13 @@ def test_the_way_is_chosen_by_what_the_driver_finds(
         (missing, "auto", False, "through its brokers: .*none"),
     ):
         caplog.clear()
-        found = path_taken(BrokerAccess(address, native=native, access=access))  # type: ignore[arg-type]
+        found = chosen_places(BrokerAccess(address, native=native, access=access))  # type: ignore[arg-type]
         assert found == (native if taken else BrokerAccess(address))
         (said,) = ways(caplog)
         assert re.match(f"the store of {address} is used {reason}", said)
     for native, error in ((other, InvalidArgument), (missing, StoreNotFound)):
         with pytest.raises(error):
-            path_taken(BrokerAccess(address, native=native, access="native"))
+            chosen_places(BrokerAccess(address, native=native, access="native"))
 
 
 @pytest.mark.slow

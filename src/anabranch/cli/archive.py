@@ -90,10 +90,10 @@ def create(
     if as_json:
         print_json({**asdict(report), "job": job.id})
     else:
-        print_note(_said(report))
+        print_note(_report_text(report))
 
 
-def _said(report: ArchiveReport) -> str:
+def _report_text(report: ArchiveReport) -> str:
     there = f", {report.files_there:,} of them were there" if report.files_there else ""
     signed = ", signed" if report.signed_by else ""
     return (

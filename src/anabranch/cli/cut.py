@@ -68,7 +68,7 @@ def cut(
     with open_store(store) as opened:
         found = place(opened, stream, at or after or "head", time_kind(by))
         if at is None:
-            found = go_on(opened, stream, found, events, size, at_most=at_most)
+            found = advance_cut(opened, stream, found, events, size, at_most=at_most)
         result = {
             "cut": str(found),
             "events_before": opened.cuts.distance(stream, end=found).events,
@@ -153,7 +153,7 @@ def time_of(opened: Store, at: str | None, by: str) -> Micros | None:
     return to_micros(found) if isinstance(found, datetime | int) else None
 
 
-def go_on(
+def advance_cut(
     opened: Store, stream: str, start: StreamCut, events: int | None, size: str | None, *, at_most: bool = False
 ) -> StreamCut:
     """Returns the cut that is this many events, or bytes, after another."""

@@ -236,7 +236,7 @@ def truncate(
       anabranch stream truncate iot/sensors --bytes 10GB --yes
       anabranch stream truncate iot/sensors --consumed --at -1h
     """
-    from anabranch.cli.cut import go_on, place
+    from anabranch.cli.cut import advance_cut, place
     from anabranch.cli.show import print_change
 
     if consumed and at is None and events is None and size is None:
@@ -246,7 +246,7 @@ def truncate(
     with open_store(store) as opened:
         cut = place(opened, stream, at or "head", time_kind(by))
         if at is None:
-            cut = go_on(opened, stream, cut, events, size, at_most=True)
+            cut = advance_cut(opened, stream, cut, events, size, at_most=True)
         gone = opened.cuts.distance(stream, end=cut).events
         if gone:
             what = "what all subscribers have read of " if consumed else ""

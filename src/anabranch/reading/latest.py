@@ -89,7 +89,7 @@ class _KeyTable:
                 return None
             batch, row = self._batches[place[0]], place[1]
             segment, offset = batch.column("_segment")[row].as_py(), batch.column("_offset")[row].as_py()
-            if not _is_there(view, segment, offset):
+            if not _still_holds(view, segment, offset):
                 return None
             rows = pa.RecordBatch.from_arrays(batch.slice(row, 1).columns[: -len(ADDED)], schema=self._columns)
             appended = batch.column("_appended")[row].value
@@ -162,7 +162,7 @@ class _KeyTable:
         rows = np.sort(np.fromiter((begins[batch] + row for batch, row in self._places.values()), np.int64))
         kept = pa.Table.from_batches(self._batches).take(rows)
         segments, offsets = (kept.column(name).to_numpy() for name in ADDED.names[:2])
-        there = [_is_there(view, segment, offset) for segment, offset in zip(segments, offsets, strict=True)]
+        there = [_still_holds(view, segment, offset) for segment, offset in zip(segments, offsets, strict=True)]
         kept = kept.filter(pa.array(there, pa.bool_())).combine_chunks()
         self._batches, self._places, self._bytes = [], {}, 0
         for batch in kept.to_batches():
@@ -172,6 +172,6 @@ class _KeyTable:
             raise TooLarge(f"the table of the latest events of '{view.info.name}'", self.size, limits.LATEST_BYTES_MAX)
 
 
-def _is_there(view: StreamView, segment: int, offset: int) -> bool:
+def _still_holds(view: StreamView, segment: int, offset: int) -> bool:
     found = view.segments.get(SegmentId.unpack(int(segment)))
     return found is not None and offset >= found.head

@@ -123,7 +123,7 @@ class _Running:
         arguments = resolve(step.arguments, self._named)
         if self._run.request is not None:
             if not step.takes_request:
-                self._do_kept(step, arguments)
+                self._run_recorded(step, arguments)
                 return
             if self._unpinned:
                 self._authorize(step, arguments)
@@ -138,7 +138,7 @@ class _Running:
             calls.run(self._broker, self._principal, step.verb.name, arguments, warned=self._warned, admit=admit)
         )
 
-    def _do_kept(self, step: RunStep, arguments: Mapping[str, Any]) -> None:
+    def _run_recorded(self, step: RunStep, arguments: Mapping[str, Any]) -> None:
         """A step that takes no request id: its result of an earlier run with this request id, or a new one."""
         operation = f"step {step.number} of a run: {step.verb.name} {_digest(arguments)}"
         self._authorize(step, arguments)

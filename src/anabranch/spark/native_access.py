@@ -13,10 +13,10 @@ from anabranch.runtime.log_events import SPARK_PATH
 from anabranch.spark.stores import BrokerAccess, StorePlaces, open_store
 from anabranch.store import StoreAddresses
 
-__all__ = ["path_taken"]
+__all__ = ["chosen_places"]
 
 
-def path_taken(places: StorePlaces) -> StorePlaces:
+def chosen_places(places: StorePlaces) -> StorePlaces:
     """The places to use, on the driver; of a store that brokers serve, after a look at both ways, and with one record in the
     log. Raises what makes the native way impossible if option `access` demands it."""
     if not isinstance(places, BrokerAccess):

@@ -40,7 +40,7 @@ from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
-from anabranch.spark.native_access import path_taken
+from anabranch.spark.native_access import chosen_places
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.pipelines.record import refuse_lost
 from anabranch.spark.pipelines.side_outputs import OUTPUTS_COLUMN
@@ -60,17 +60,17 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
     Raises InvalidArgument and its subclasses, StoreNotFound, StreamNotFound, StreamSealed.
     """
-    return BatchWriter(_asked(options), schema, overwrite)
+    return BatchWriter(_parsed_options(options), schema, overwrite)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
     """The writer for `df.writeStream`. Raises as `batch_writer`."""
-    return StreamWriter(_asked(options), schema, overwrite)
+    return StreamWriter(_parsed_options(options), schema, overwrite)
 
 
-def _asked(options: Mapping[str, str]) -> WriteOptions:
+def _parsed_options(options: Mapping[str, str]) -> WriteOptions:
     asked = WriteOptions.of(options)
-    return replace(asked, store=path_taken(asked.store))
+    return replace(asked, store=chosen_places(asked.store))
 
 
 class WrittenBatch(WriterCommitMessage):

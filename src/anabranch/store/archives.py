@@ -31,7 +31,7 @@ from anabranch.streams.change import Changes
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.manager import Source
 from anabranch.streams.requests import Result, check_request, page_request
-from anabranch.transfer.archives.adopt import FileLocation, ImportTarget, adopt, in_new_logs, made_before
+from anabranch.transfer.archives.adopt import FileLocation, ImportTarget, adopt, earlier_import, in_new_logs
 from anabranch.transfer.archives.attach import AttachRequest, survey
 from anabranch.transfer.archives.digest import StreamDigest
 from anabranch.transfer.archives.export import ArchiveReport, choose_range
@@ -319,7 +319,7 @@ class Archives(Displayed):
         def act(txn: Writing, now: Micros) -> Result:
             hold.verify(txn)
             for each in others:
-                made_before(txn, each)
+                earlier_import(txn, each)
             copied = adopt(
                 txn, stream, import_target, now, spans_of=in_new_logs(txn, import_target.id, files, hold.begun_at)
             )

@@ -47,7 +47,7 @@ def timed_protocol(
             self._await_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._head_came()
+            self._head_received()
             self._forget_taken()
             super().connection_lost(exc)
 
@@ -67,7 +67,7 @@ def timed_protocol(
 
         def on_headers_complete(self) -> None:
             self._in_message, self._in_head = True, False
-            self._head_came()
+            self._head_received()
             taken = self._taken = take(self)
             if taken is None:
                 super().on_headers_complete()
@@ -95,7 +95,7 @@ def timed_protocol(
         def _await_head(self) -> None:
             self._head_timer = self.loop.call_later(header_timeout_s, self.transport.abort)
 
-        def _head_came(self) -> None:
+        def _head_received(self) -> None:
             if self._head_timer is not None:
                 self._head_timer.cancel()
                 self._head_timer = None

@@ -18,7 +18,7 @@ from anabranch.runtime.log_events import FLIGHT_FAILED
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
-from anabranch.server.flight.appended_rows import Landed, landed
+from anabranch.server.flight.appended_rows import AppendedRows, appended_rows
 from anabranch.server.flight.byte_appends import ByteTarget
 from anabranch.server.load.stream_loads import Sampled, number_label, sample_of_repeat
 from anabranch.wire.commands import named_stream, parse
@@ -33,7 +33,7 @@ class Target(Protocol):
     epoch: int
     last_sequence: int
 
-    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], AppendedRows]:
         """Accept a batch. Returns what waits until it is durable; that raises the refusal."""
         ...
 
@@ -52,15 +52,15 @@ class _WriterTarget:
         self._writer = broker.store._writer(info.id, name=str(info.name), fence=fence)
         self.epoch, self.last_sequence = 0, -1
 
-    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], AppendedRows]:
         if metadata.HasField("note_time_us"):
             self._writer.note_time(metadata.note_time_us)
         expected = metadata.expected if metadata.HasField("expected") else None
         kept, sampled = self._loads.thin(self._writer.stream_id, batch)
         if sampled is not None and not kept.num_rows:
-            return lambda: Landed([], sampled=sampled)
+            return lambda: AppendedRows([], sampled=sampled)
         accepted = self._writer.write_batch(kept, atomic=metadata.atomic, expected=expected)
-        return lambda: landed(accepted.landings())._replace(sampled=sampled)
+        return lambda: appended_rows(accepted.landings())._replace(sampled=sampled)
 
     def close(self) -> None:
         self._writer.close()
@@ -78,16 +78,16 @@ class _ProducerTarget:
         self._producer = broker.store.producers.open(info.id, command.producer, epoch=epoch)
         self.epoch, self.last_sequence = self._producer.epoch, self._producer.last_sequence
 
-    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], AppendedRows]:
         if metadata.HasField("expected"):
             raise InvalidArgument("a producer's append has no condition on the length")
         if metadata.HasField("note_time_us"):
             self._store.watermarks.note(self._producer.stream_id, self._producer.name, Micros(metadata.note_time_us))
-            return lambda: Landed([])
+            return lambda: AppendedRows([])
         if metadata.forget:
             name = self._store.streams.get(self._producer.stream_id).name
             self._store.producers.drop(name, self._producer.name)
-            return lambda: Landed([])
+            return lambda: AppendedRows([])
         label = number_label(self._producer.name, self.epoch, metadata.sequence)
         kept, sampled = self._loads.thin(self._producer.stream_id, batch, number=label)
         accepted = self._producer.append(kept, sequence=metadata.sequence)
@@ -100,7 +100,7 @@ class _ProducerTarget:
 class _Waiting(NamedTuple):
     sequence: int
     size: int
-    outcome: Callable[[], Landed]
+    outcome: Callable[[], AppendedRows]
 
 
 class _Answers:
@@ -208,7 +208,7 @@ def _take(
     checked_at = refreshed_at = clock.monotonic()
     broker.loads.refresh(info.id)
 
-    def accepted(batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+    def accepted(batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], AppendedRows]:
         nonlocal checked_at, refreshed_at
         if clock.monotonic() - refreshed_at > limits.LOAD_POLICY_S:
             broker.loads.refresh(info.id)
@@ -258,8 +258,8 @@ def _check(batch: pa.RecordBatch) -> None:
         raise InvalidArgument(f"the batch is not valid Arrow data: {exc}") from exc
 
 
-def _refused(error: AnabranchError) -> Callable[[], Landed]:
-    def outcome() -> Landed:
+def _refused(error: AnabranchError) -> Callable[[], AppendedRows]:
+    def outcome() -> AppendedRows:
         raise error
 
     return outcome
@@ -283,16 +283,16 @@ def _outcome(waiting: _Waiting) -> v1.AppendAnswer:
     )
 
 
-def _produced(accepted: ProducerAck, events: int, label: str, sampled: Sampled | None) -> Landed:
+def _produced(accepted: ProducerAck, events: int, label: str, sampled: Sampled | None) -> AppendedRows:
     """Of a producer's append of so many events, as `label` names it."""
     result = accepted.result()
     if result.duplicate:
         sampled = sample_of_repeat(events, result.events or 0, label)
     runs = accepted.landings()
     if runs:
-        return landed(runs)._replace(duplicate=result.duplicate, sampled=sampled)
+        return appended_rows(runs)._replace(duplicate=result.duplicate, sampled=sampled)
     ranges = [(each.segment, each.start, each.stop - each.start) for each in result.ranges]
-    return Landed(ranges, b"", result.duplicate, sampled)
+    return AppendedRows(ranges, b"", result.duplicate, sampled)
 
 
 def _target(broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> Target:

@@ -1,4 +1,4 @@
-"""Where the rows of an appended batch are, as an answer says it."""
+"""Where the rows of an appended batch are, in the form of the answer to the append."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.model.ids import SegmentId
 from anabranch.server.load.stream_loads import Sampled
 
 
-class Landed(NamedTuple):
+class AppendedRows(NamedTuple):
     """Where the rows of a batch are; the range of each row, if there is more than one; and which were kept, if not all."""
 
     ranges: Sequence[tuple[SegmentId, int, int]]
@@ -20,12 +20,12 @@ class Landed(NamedTuple):
     sampled: Sampled | None = None
 
 
-def landed(runs: Sequence[tuple[SegmentId, int, Any]]) -> Landed:
-    """Of the landings of an acknowledgement: segment, first offset, rows."""
+def appended_rows(runs: Sequence[tuple[SegmentId, int, Any]]) -> AppendedRows:
+    """From the ranges of an acknowledgement: segment, first offset, rows."""
     ranges = [(segment, start, len(rows)) for segment, start, rows in runs]
     if len(runs) == 1:
-        return Landed(ranges)
+        return AppendedRows(ranges)
     of_row = np.zeros(sum(count for _, _, count in ranges), "<u2")
     for number, (_, _, rows) in enumerate(runs):
         of_row[rows] = number
-    return Landed(ranges, of_row.tobytes())
+    return AppendedRows(ranges, of_row.tobytes())

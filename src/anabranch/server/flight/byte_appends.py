@@ -13,7 +13,7 @@ from anabranch.core.byte_stream import BYTES
 from anabranch.errors import ConditionFailed, InvalidArgument
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.server.broker import Broker
-from anabranch.server.flight.appended_rows import Landed, landed
+from anabranch.server.flight.appended_rows import AppendedRows, appended_rows
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 _SEGMENT: Final = SegmentId(0, 0)  # the only one of a byte stream
@@ -34,19 +34,19 @@ class ByteTarget:
         self._stored = self._events = source.events
         self._position = source.tail()
 
-    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], Landed]:
+    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], AppendedRows]:
         """See `Target.append`."""
         if not metadata.HasField("expected") or metadata.HasField("note_time_us") or metadata.forget:
             raise InvalidArgument("bytes are appended on the condition of how many events there are")
         expected = metadata.expected
         if expected >= 0 and expected + batch.num_rows <= self._stored:
-            return lambda: Landed([(_SEGMENT, expected, batch.num_rows)], duplicate=True)
+            return lambda: AppendedRows([(_SEGMENT, expected, batch.num_rows)], duplicate=True)
         if expected != self._events:
             raise ConditionFailed(expected, self._events)
         end = _end_of(batch, self._position)
         accepted = self._writer.write_batch(batch, atomic=True, expected=expected)
         self._events, self._position = expected + batch.num_rows, end
-        return lambda: landed(accepted.landings())
+        return lambda: appended_rows(accepted.landings())
 
     def close(self) -> None:
         """See `Target.close`."""

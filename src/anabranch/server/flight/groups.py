@@ -50,7 +50,7 @@ class GroupSession:
             Opening(consumer, fields.count("attempt"), fields.optional_count("resets")),
             ident=None if ident is None else StreamId(ident),
             delivery=delivery,
-            positions=_AskedPositions(exchange) if fields.flag("stored") else None,
+            positions=_RemotePositions(exchange) if fields.flag("stored") else None,
             batch_rows=fields.count("batch_rows"),
             handed_out=fields.position("handed_out"),
             processed=fields.position("processed"),
@@ -128,7 +128,7 @@ class GroupSession:
             raise _CallbackFailed
 
 
-class _AskedPositions:
+class _RemotePositions:
     """`StoredPositions` of an application at the other end of an exchange."""
 
     def __init__(self, exchange: Exchange) -> None:

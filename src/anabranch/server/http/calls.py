@@ -44,14 +44,14 @@ async def answer_of(call: HttpCall, name: str, arguments: Mapping[str, Any], *, 
     """Call a verb, and answer `{"result": …}`, with `warnings` if it issued any; the items of a streaming verb one a line."""
     verb = VERBS[name]
     issued: list[Warning] = []
-    result = await done(call, name, arguments, warned=issued.append)
+    result = await verb_result(call, name, arguments, warned=issued.append)
     if verb.streaming or isinstance(result, Iterator):
         return StreamingResponse(_lines(call, iter(result)), media_type="application/x-ndjson")
     return _answer("result", result, issued, status)
 
 
-async def done(call: HttpCall, name: str, arguments: Mapping[str, Any], *, warned: Warned = warn_caller) -> Any:
-    """Call a verb. An `Idempotency-Key` is its request id: asked again, it does nothing and returns the first result.
+async def verb_result(call: HttpCall, name: str, arguments: Mapping[str, Any], *, warned: Warned = warn_caller) -> Any:
+    """Call a verb. An `Idempotency-Key` is its request id: a repeated call changes nothing and returns the first result.
     Raises InvalidArgument for a key of a verb that takes none, and what the verb raises."""
     given = with_request(VERBS[name], arguments, call.request.headers.get("idempotency-key"))
     front = call.front

@@ -43,7 +43,7 @@ class FollowResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await while_there(self._serve(scope, receive, send), receive, "http.disconnect")
+            await run_while_connected(self._serve(scope, receive, send), receive, "http.disconnect")
         finally:
             self._delivery.close()
 
@@ -80,7 +80,7 @@ class FollowResponse(Response):
         return b"event: problem\ndata: %b\n\n" % text if self._delivery.kind == "sse" else b'{"_problem":%b}\n' % text
 
 
-async def while_there(work: Coroutine[Any, Any, None], receive: Receive, gone: str) -> None:
+async def run_while_connected(work: Coroutine[Any, Any, None], receive: Receive, gone: str) -> None:
     """Do the work until it is done, or the caller goes, which the message `gone` says. Raises what the work raises."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_until(receive, gone))
     try:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch.errors import AnabranchError, Closed, InvalidArgument
 from anabranch.server.http.delivery import Delivery, begin, follow_request
-from anabranch.server.http.follow import while_there
+from anabranch.server.http.follow import run_while_connected
 from anabranch.server.http.front import HttpCall
 
 __all__ = ["FollowSocket", "check_socket", "follow_socket"]
@@ -44,7 +44,7 @@ class FollowSocket:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await while_there(self._serve(send), receive, "websocket.disconnect")
+            await run_while_connected(self._serve(send), receive, "websocket.disconnect")
         finally:
             self._delivery.close()
 

@@ -17,7 +17,7 @@ from anabranch.model.stream import Scope, StreamInfo
 from anabranch.model.times import to_datetime
 from anabranch.reading.bounds import to_cut
 from anabranch.server.events.page import place
-from anabranch.server.http.calls import answer_of, arguments_of, done
+from anabranch.server.http.calls import answer_of, arguments_of, verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.names import stream_name
 from anabranch.server.http.problem import HttpRefusal
@@ -49,7 +49,7 @@ async def list_streams(call: HttpCall) -> Response:
 async def create_scope(call: HttpCall) -> Response:
     """Create a scope: `name`, and optionally `tags`, `exist_ok`."""
     arguments = await arguments_of(call)
-    return _created(scope_json(await done(call, "scopes.create", arguments)))
+    return _created(scope_json(await verb_result(call, "scopes.create", arguments)))
 
 
 async def create_stream(call: HttpCall) -> Response:
@@ -58,29 +58,29 @@ async def create_stream(call: HttpCall) -> Response:
     arguments = await arguments_of(call)
     if isinstance(arguments.get("schema"), str):
         arguments["schema"] = to_json(parse_schema(arguments["schema"]))
-    return _created(stream_json(await done(call, "streams.create", arguments)))
+    return _created(stream_json(await verb_result(call, "streams.create", arguments)))
 
 
 async def get_scope(call: HttpCall) -> Response:
     """One scope."""
-    return json_response(scope_json(await done(call, "scopes.get", {"name": call.request.path_params["scope"]})))
+    return json_response(scope_json(await verb_result(call, "scopes.get", {"name": call.request.path_params["scope"]})))
 
 
 async def get_stream(call: HttpCall) -> Response:
     """One stream, by its name or an alias."""
-    return json_response(stream_json(await done(call, "streams.get", {"name": _name(call)})))
+    return json_response(stream_json(await verb_result(call, "streams.get", {"name": _name(call)})))
 
 
 async def delete_scope(call: HttpCall) -> Response:
     """Delete a scope; with `?recursive` its streams too."""
     arguments = {"name": call.request.path_params["scope"], "recursive": call.flag("recursive")}
-    await done(call, "scopes.delete", arguments)
+    await verb_result(call, "scopes.delete", arguments)
     return Response(status_code=204)
 
 
 async def delete_stream(call: HttpCall) -> Response:
     """Delete a stream."""
-    await done(call, "streams.delete", {"name": _name(call)})
+    await verb_result(call, "streams.delete", {"name": _name(call)})
     call.front.names.forget(_name(call))
     return Response(status_code=204)
 
@@ -157,7 +157,7 @@ async def list_page(
     for each in filters:
         if (value := call.text(each)) is not None:
             arguments[each] = call.flag(each) if each == "internal" else value
-    found = await done(call, verb, arguments)
+    found = await verb_result(call, verb, arguments)
 
     def page() -> list[Any]:
         wanted = (item for item in found if after is None or name_of(item) > after)

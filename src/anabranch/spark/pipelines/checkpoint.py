@@ -70,13 +70,13 @@ def _batches(root: CheckpointFolder, folder: str) -> list[int]:
 
 def _published(catalog: Catalog, root: CheckpointFolder, batch: int) -> bool:
     """True for a batch that is published, even if it was interrupted before Spark wrote its commit file."""
-    query = _heard(root, "metadata", lambda text: str(parse_json(text)["id"]))
+    query = _read_parsed(root, "metadata", lambda text: str(parse_json(text)["id"]))
     last = last_published(catalog, series_of(query))
     return last is not None and batch <= last
 
 
 def _planned(root: CheckpointFolder, batch: int) -> tuple[int, list[SourceOffset]]:
-    return _heard(root, f"offsets/{batch}", _offsets)
+    return _read_parsed(root, f"offsets/{batch}", _offsets)
 
 
 def _offsets(text: str) -> tuple[int, list[SourceOffset]]:
@@ -90,10 +90,10 @@ def _next_watermark(root: CheckpointFolder, batch: int) -> int:
         _, metadata_line, *_ = text.splitlines()
         return int(parse_json(metadata_line)["nextBatchWatermarkMs"]) * 1000
 
-    return _heard(root, f"commits/{batch}", parse_commit)
+    return _read_parsed(root, f"commits/{batch}", parse_commit)
 
 
-def _heard(root: CheckpointFolder, name: str, parse: Callable[[str], T]) -> T:
+def _read_parsed(root: CheckpointFolder, name: str, parse: Callable[[str], T]) -> T:
     """A file of the checkpoint, parsed. Raises FileNotFoundError; InvalidArgument if it is damaged."""
     try:
         found = root.read(name)

@@ -20,10 +20,10 @@ from anabranch.spark.pipelines.checkpoint_places import output_checkpoint, outpu
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_spec import late_spec
 from anabranch.spark.pipelines.plan import Step, resolve_starts
-from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, get, note_made, save
+from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow, get, record_created, save
 from anabranch.spark.pipelines.result_streams import check_streams, create_streams
 from anabranch.spark.pipelines.source_views import SourceReads
-from anabranch.spark.pipelines.targets import StreamFeeders, check_replace, refuse_fed
+from anabranch.spark.pipelines.targets import StreamFeeders, check_replace, refuse_other_feeder
 from anabranch.spark.session.spark_access import configure_access
 from anabranch.spark.source.following import FollowedRun
 from anabranch.store import Store
@@ -100,7 +100,7 @@ def prepare(
                 spark, store, step, SourceReads(output.starts, events_max, ends, await_standby=standby)
             )
             if not also:
-                _refuse_fed(store, feeders, row, output, step, late)
+                _refuse_other_feeders(store, feeders, row, output, step, late)
             create_streams(store, step, query.columns, late, created, row.name, row.made, held)
             target = store.streams.get(step.statement.target).id
             late_id = None
@@ -122,8 +122,8 @@ def prepare(
             checkpoint = _reached(spark, store, output)
             made[step.target] = PreparedQuery(query.frame, target, late, checkpoint, output.starts, sides, feedback)
         if not row.prepared and row.restart.replace:
-            check_replace(store, row.name, _fed(_begun(row, made)))
-        note_made(store.catalog, row.name, row.holder, [stream_id_text(each) for each in created])
+            check_replace(store, row.name, _written_streams(_begun(row, made)))
+        record_created(store.catalog, row.name, row.holder, [stream_id_text(each) for each in created])
     except BaseException:
         for hold in held or ():
             hold.leave()
@@ -182,7 +182,7 @@ def _analyzed(
     return query, late_spec(store, step, query.frame)
 
 
-def _refuse_fed(
+def _refuse_other_feeders(
     store: Store,
     feeders: StreamFeeders,
     row: PipelineRow,
@@ -197,7 +197,7 @@ def _refuse_fed(
         stream = store.streams.find(name)
         own = stream is not None and stream_id_text(stream.id) in output.ids
         if not own and not (row.prepared and output.target_id is None):
-            refuse_fed(feeders, row.name, name, stream)
+            refuse_other_feeder(feeders, row.name, name, stream)
 
 
 def _starts_over(row: PipelineRow, step: Step) -> bool:
@@ -210,7 +210,7 @@ def _begun(row: PipelineRow, made: Mapping[str, PreparedQuery]) -> Mapping[str, 
     return {name: each for name, each in made.items() if row.restart.only is None or name in row.restart.only}
 
 
-def _fed(made: Mapping[str, PreparedQuery]) -> list[StreamId]:
+def _written_streams(made: Mapping[str, PreparedQuery]) -> list[StreamId]:
     """The streams that the statements write; those of late events only if there can be any."""
     return [stream for each in made.values() for stream in each.streams]
 
@@ -221,7 +221,7 @@ def _settle(store: Store, row: PipelineRow, made: Mapping[str, PreparedQuery]) -
     left = () if before is None else tuple(output for output in before.outputs if output.checkpoint)
     save(store.catalog, row)  # from here on the previous generation is abandoned
     if row.restart.replace:
-        for stream in _fed(_begun(row, made)):
+        for stream in _written_streams(_begun(row, made)):
             store.streams.truncate(stream, store.cuts.tail(stream))
     if row.restart.only is None:  # else some statements continue from their checkpoints
         roots = (output_checkpoint(store, output.checkpoint).above(2) for output in (*left, *row.outputs))

@@ -118,7 +118,7 @@ class QueryMeter:
         if query is None:
             return self._last
         try:
-            state, spark_progress = _asked(query)
+            state, spark_progress = _state_and_report(query)
         except JVM_GONE_ERRORS:  # the pipeline's supervision reports it
             return self._last
         before = dict(self._reached)
@@ -257,7 +257,7 @@ class QueryMeter:
         return (read - self._history[0][1]) / passed if passed > 0 else 0.0
 
 
-def _asked(query: StreamingQuery) -> tuple[str, Mapping[str, Any]]:
+def _state_and_report(query: StreamingQuery) -> tuple[str, Mapping[str, Any]]:
     """A query's state, and Spark's report on its last batch ({} if there is none)."""
     report = query.lastProgress
     state = "starting" if report is None else "running"

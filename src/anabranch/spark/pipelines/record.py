@@ -40,7 +40,7 @@ __all__ = [
     "finish",
     "former_feeders",
     "get",
-    "note_made",
+    "record_created",
     "refuse_changed",
     "refuse_lost",
     "refuse_running",
@@ -158,7 +158,7 @@ def claim(
             progress=(),
         )
         kept = {output.target: output for output in row.outputs}
-        wanted = replace(row, text=text, outputs=tuple(_fed(new, kept.get(new.target)) for new in outputs))
+        wanted = replace(row, text=text, outputs=tuple(_with_ids(new, kept.get(new.target)) for new in outputs))
         if restart is not None:
             _put(txn, row if row.prepared else wanted)
             generation = row.generation if found is None else row.generation + 1
@@ -193,7 +193,7 @@ def _started_over(row: PipelineRow, new: PipelineOutput, restart: Restart) -> Pi
     return replace(new, checkpoint=before.checkpoint, starts=before.starts)
 
 
-def _fed(new: PipelineOutput, before: PipelineOutput | None) -> PipelineOutput:
+def _with_ids(new: PipelineOutput, before: PipelineOutput | None) -> PipelineOutput:
     """`new` with the stream ids of the same output in the previous run, if there was one."""
     if before is None:
         return new
@@ -218,7 +218,7 @@ def save(catalog: Catalog, row: PipelineRow) -> None:
         )
 
 
-def note_made(catalog: Catalog, name: str, holder: PipelineHolder | None, made: Sequence[str]) -> None:
+def record_created(catalog: Catalog, name: str, holder: PipelineHolder | None, made: Sequence[str]) -> None:
     """Add the ids of streams that the holder created to `made`. Raises Conflict if the holder lost the row."""
     with catalog.writing(f"{PIPELINE.name} {name}") as txn:
         row = _held(txn, name, holder)

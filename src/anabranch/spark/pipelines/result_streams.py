@@ -149,13 +149,13 @@ def _result_schema(store: Store, statement: Statement, schema: StructType) -> St
     options = statement.options
     present = store.streams.get(statement.target).schema if store.streams.exists(statement.target) else None
     if present is not None and options.key is None and options.time is None:
-        return StreamSchema.typed(columns, _if_in(present.key, columns), _if_in(present.time, columns))
+        return StreamSchema.typed(columns, _key_in_result(present.key, columns), _key_in_result(present.time, columns))
     key = options.key or _default_key(store, statement, columns)
     time = options.time or _default_time(store, statement, schema)
     return StreamSchema.typed(columns, key, time)
 
 
-def _if_in(name: str | None, columns: pa.Schema) -> str | None:
+def _key_in_result(name: str | None, columns: pa.Schema) -> str | None:
     return name if name in columns.names else None
 
 

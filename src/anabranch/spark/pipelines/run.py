@@ -122,7 +122,7 @@ def run(
         steps = replay_steps(steps, deployed.replay)
     restart = _restart(start_from, by, replace, only)
     folder = None if checkpoints is None else os.fspath(checkpoints)
-    asked = _Asked(
+    asked = _RunArguments(
         steps,
         text,
         name,
@@ -161,7 +161,7 @@ class DeployedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RunArguments:
     """The arguments of `run`, parsed. `checkpoints` as text."""
 
     steps: Sequence[Step]
@@ -188,7 +188,7 @@ class _Asked:
         return unique if self.deployed is None else f"{DEPLOYED}{self.deployed.epoch}:{unique}"
 
 
-def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool) -> Pipeline:
+def _run(store: Store, asked: _RunArguments, spark: SparkSession | None, *, owned: bool) -> Pipeline:
     name, steps = asked.name, asked.steps
     root = checkpoint_root(store, name, asked.checkpoints)
     row_of.check_name(name)
@@ -260,7 +260,7 @@ def _run(store: Store, asked: _Asked, spark: SparkSession | None, *, owned: bool
         raise PipelineFailed(name, "its start", error) from exc
 
 
-def _check(store: Store, asked: _Asked, session: Callable[[], SparkSession]) -> SparkSession | None:
+def _check(store: Store, asked: _RunArguments, session: Callable[[], SparkSession]) -> SparkSession | None:
     """Check everything that can be checked before the row is claimed. Returns the session if one was needed."""
     row = row_of.get(store.catalog, asked.name)
     if row is not None:
@@ -281,7 +281,7 @@ def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
     """The SQL text, and the pipeline's name."""
     text = os.fspath(sql)
     is_path = not isinstance(sql, str) or not any(mark in text for mark in ("\n", ";", " ("))
-    if is_path and (not isinstance(sql, str) or _is_there(text) or text.endswith(".sql")):
+    if is_path and (not isinstance(sql, str) or _exists(text) or text.endswith(".sql")):
         path = Path(text)
         try:
             return to_text(read_bounded(path, limits.DEPLOYMENT_TEXT_BYTES_MAX)), name or path.stem
@@ -292,7 +292,7 @@ def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
     return text, name
 
 
-def _is_there(path: str) -> bool:
+def _exists(path: str) -> bool:
     try:
         return Path(path).exists()
     except OSError:  # it is too long for a path: SQL

@@ -23,7 +23,7 @@ from anabranch.store import Store
 if TYPE_CHECKING:
     from anabranch.spark.pipelines.plan import Step
 
-__all__ = ["StreamFeeders", "check_replace", "check_sources", "check_targets", "refuse_fed"]
+__all__ = ["StreamFeeders", "check_replace", "check_sources", "check_targets", "refuse_other_feeder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def check_targets(
         feeds = goes_on and output is not None and output.target_id is None
         for each, target in targets.items():
             if not also and not feeds and not _is_own(output, target):
-                refuse_fed(feeders, name, each, target)
+                refuse_other_feeder(feeders, name, each, target)
                 if statement.options.mode != "complete" and (restart is None or not restart.replace):
                     _refuse_left(store, feeders, name, target)
         streams = (*targets.values(), late)
@@ -121,7 +121,7 @@ def _is_own(output: PipelineOutput | None, stream: StreamInfo | None) -> bool:
     return output is not None and stream is not None and stream_id_text(stream.id) in output.ids
 
 
-def refuse_fed(feeders: StreamFeeders, name: str, target: StreamName, stream: StreamInfo | None) -> None:
+def refuse_other_feeder(feeders: StreamFeeders, name: str, target: StreamName, stream: StreamInfo | None) -> None:
     """Raise StreamHasPipeline if another pipeline feeds the target of pipeline `name`."""
     other = feeders.of(target, None if stream is None else stream.id)
     if other is not None:

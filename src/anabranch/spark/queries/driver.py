@@ -180,7 +180,7 @@ class _Driver:
         with self._lock:
             return None if followed.taken else error
 
-    def _taken_standby(self, name: str, change: int) -> Standby | None:
+    def _take_standby(self, name: str, change: int) -> Standby | None:
         """The standby of a query, if it is ready and follows the run of this change. It is no longer one."""
         with self._lock:
             followed = self._standbys.pop(name, None)
@@ -192,7 +192,7 @@ class _Driver:
     def _take_over(self, row: QueryRow) -> Pipeline | None:
         """The pipeline of a query whose standby is here, as it goes on from there; None if it can't."""
         name = row.name
-        standby = self._taken_standby(name, row.change)
+        standby = self._take_standby(name, row.change)
         if standby is None:
             return None
         try:

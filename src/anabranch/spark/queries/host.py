@@ -134,7 +134,7 @@ class QueryHost:
                 return
             wait_s = 0.0
             with suppress(AnabranchError):  # noted again in a later round, or by the next host
-                self._ended(driver) if message is None else self._heard(driver, message)
+                self._ended(driver) if message is None else self._handle_message(driver, message)
 
     def _look(self) -> None:
         """Take free queries, renew leases, and act on what is wanted."""
@@ -305,12 +305,12 @@ class QueryHost:
 
     # what drivers say
 
-    def _heard(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
+    def _handle_message(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
         if message.get("event") == "ready":
             self._pool.started(driver)
             return
         if message.get("event") in ("following", "unfollowed"):
-            self._standbys.heard(driver, message)
+            self._standbys.handle_message(driver, message)
             return
         name = str(message.get("query"))
         held = self._held.get(name)

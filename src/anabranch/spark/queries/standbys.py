@@ -109,7 +109,7 @@ class HotStandbys:
             held.driver.send(unfollow=name)
             self._release(name)
 
-    def heard(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
+    def handle_message(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
         """What a driver says about a standby."""
         name = str(message.get("query"))
         held = self._held.get(name)

@@ -176,11 +176,11 @@ def _scans(spark: SparkSession, history: HistoryPlan, wanted: _Wanted) -> Iterat
         # Only files that also hold other rows are filtered row by row.
         for files in ([f for f in layer if f.whole], [f for f in layer if not f.whole]):
             for appended in dict.fromkeys(file.appended for file in files):
-                for some in _told_apart([file for file in files if file.appended == appended]):
+                for some in _distinguishable_groups([file for file in files if file.appended == appended]):
                     yield _scan(spark, some, wanted)
 
 
-def _told_apart(files: Sequence[NativeFile]) -> Iterator[Sequence[NativeFile]]:
+def _distinguishable_groups(files: Sequence[NativeFile]) -> Iterator[Sequence[NativeFile]]:
     """The files in groups, so that one scan can cheaply tell which piece of its group a row belongs to."""
     if sum(len(file.pieces) for file in files) <= COMPARED_MAX:
         if files:

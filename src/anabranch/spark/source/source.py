@@ -35,7 +35,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.spark.checkpoint_folder import checkpoint_folder
-from anabranch.spark.native_access import path_taken
+from anabranch.spark.native_access import chosen_places
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.shared_streams import shared_folder
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
@@ -74,19 +74,19 @@ def schema(options: Mapping[str, str]) -> StructType:
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """The reader for `spark.read`: reads what is between start and end when the query is planned."""
-    asked = _asked(options)
+    asked = _parsed_options(options)
     return BatchReader(asked, _names(schema, asked), _types(schema))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """The reader for `spark.readStream`."""
-    asked = _asked(options)
+    asked = _parsed_options(options)
     return StreamReader(asked, _names(schema, asked), _types(schema))
 
 
-def _asked(options: Mapping[str, str]) -> ReadOptions:
+def _parsed_options(options: Mapping[str, str]) -> ReadOptions:
     asked = ReadOptions.of(options)
-    return replace(asked, store=path_taken(asked.store))
+    return replace(asked, store=chosen_places(asked.store))
 
 
 def _shed_columns(asked: ReadOptions) -> tuple[pa.Field, ...]:

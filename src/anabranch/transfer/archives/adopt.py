@@ -51,7 +51,7 @@ class ImportTarget(NamedTuple):
     scope: Mapping[str, str] | None = None
 
 
-def made_before(txn: Reading, import_target: ImportTarget) -> CopyResult | None:
+def earlier_import(txn: Reading, import_target: ImportTarget) -> CopyResult | None:
     """The result of the same import made before, or None if nothing has the name. Raises StreamExists if something else
     has it, ScopeNotFound."""
     if import_target.scope is None:
@@ -73,7 +73,7 @@ def adopt(
     offsets, append times and schemas are as archived. Its current segments continue in logs of their own, or are sealed
     if the stream was. Calling again with the same target changes nothing. Raises CorruptArchive, creating nothing, if
     the archived stream is not valid; StreamExists, ScopeNotFound, and what `spans_of` raises."""
-    if (made := made_before(txn, import_target)) is not None:
+    if (made := earlier_import(txn, import_target)) is not None:
         return made
     if import_target.scope is not None and txn.scope(import_target.name.scope) is None:
         create_scope(txn, import_target.name.scope, import_target.scope, now)

@@ -99,7 +99,7 @@ def _chosen(
     return ArchiveSelection(plan_slice(view, start, end), schemas, info.sealed and (start, end) == (HEAD, TAIL), more)
 
 
-def made_before(target: Blobs, place: str, request: str | None) -> ArchiveReport | None:
+def earlier_archive(target: Blobs, place: str, request: str | None) -> ArchiveReport | None:
     """The existing archive, if the same request created it. Raises AlreadyExists if another request did. A damaged one
     counts as none: its writer may have been killed."""
     if target.size(METADATA) is None:

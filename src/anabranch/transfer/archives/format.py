@@ -191,7 +191,7 @@ class ArchivedStream:
             "key": now.key,
             "time": now.time,
             "raw": now.raw,
-            "schemas": [_told_columns(schema) for schema in self.schemas],
+            "schemas": [_schema_fields(schema) for schema in self.schemas],
             "epoch": self.epoch,
             "next_segment": self.next_number,
             "appended_at": self.appended_at,
@@ -356,7 +356,7 @@ def _bounds(value: Any) -> TimeBounds:
     return TimeBounds(low, high)
 
 
-def _told_columns(schema: StreamSchema) -> dict[str, object]:
+def _schema_fields(schema: StreamSchema) -> dict[str, object]:
     return {
         "columns": [[field.name, str(field.type)] for field in schema.columns],
         "arrow": base64.b64encode(schema.to_bytes()).decode(),

@@ -17,12 +17,12 @@ from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.requests import check_request
-from anabranch.transfer.archives.adopt import made_before as imported_before
+from anabranch.transfer.archives.adopt import earlier_import
 from anabranch.transfer.archives.export import (
     ArchiveSelection,
     choose_range,
     choose_scope,
-    made_before,
+    earlier_archive,
     require_own_files,
 )
 from anabranch.transfer.archives.format import ArchivedStream
@@ -147,7 +147,7 @@ class ArchiveJobs(ABC):
             with job_store.catalog.reading() as txn:
                 begun, existing = _archived_to(txn, requested), None
             if begun is None:  # else the files there are the job's own
-                existing = made_before(blobs, place, run_options.request)
+                existing = earlier_archive(blobs, place, run_options.request)
                 require_own_files(blobs, place, [plan.folder for plan in plans])
 
         def act(txn: Writing, ident: str, now: Micros) -> JobRow:
@@ -200,7 +200,7 @@ class ArchiveJobs(ABC):
                 return same
             for number, each in enumerate(wished):
                 member = each.member(ident, number, now)
-                imported_before(txn, target_of(member, StreamId(0), options, place))  # raises if the name is taken
+                earlier_import(txn, target_of(member, StreamId(0), options, place))  # raises if the name is taken
                 put_member(txn, member)
             put_job(txn, row)
             return row

@@ -21,7 +21,7 @@ from anabranch.streams.directory.find import need_free, need_info
 from anabranch.streams.directory.scopes import create_scope, need_scope, streams_in
 from anabranch.streams.lifecycle.holders import ephemeral_among
 from anabranch.streams.names.alias import add_alias, aliases
-from anabranch.transfer.jobs.create import SourceSnapshot, made_copy, stage_part, take_snapshot
+from anabranch.transfer.jobs.create import SourceSnapshot, existing_copy, stage_part, take_snapshot
 from anabranch.transfer.jobs.finish import finish_copy
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.members import MembersRun, Move
@@ -147,7 +147,7 @@ class ScopeCopyRun(MembersRun):
 
     def begin(self, txn: Writing, member: JobRow, source_snapshot: SourceSnapshot, now: Micros) -> JobRow:
         """Create a log for each range."""
-        if (made := made_copy(txn, member.stream, source_snapshot, member.options)) is not None:
+        if (made := existing_copy(txn, member.stream, source_snapshot, member.options)) is not None:
             self._add_aliases(txn, member, now)
             return replace(member, state=JobState.DONE, result=made)
         need_free(txn, member.stream)

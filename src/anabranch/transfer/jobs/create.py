@@ -87,7 +87,7 @@ def make_job(
     row = JobRow(job, verb, str(target), (), places[0], options, now, more_places=tuple(places[1:]))
     if options.get("shared"):
         return _viewing(txn, row, sources[0], stages[0])
-    if verb == "copy" and (made := made_copy(txn, target, sources[0], options)) is not None:
+    if verb == "copy" and (made := existing_copy(txn, target, sources[0], options)) is not None:
         if "follow" in options:
             raise StreamExists(str(target))
         row = replace(row, state=JobState.DONE, result=made)
@@ -98,7 +98,7 @@ def make_job(
             infos.insert(0, onto.info)
             if "deduplicate" in options:
                 row = replace(row, options={**options, "against": _against(onto)})
-        elif not _given_up(txn, target, sources, options):
+        elif not _replaces_source(txn, target, sources, options):
             need_free(txn, target)
         joined_schema(infos)  # raises if the schemas can't be joined, before anything is moved
         row = replace(
@@ -109,7 +109,7 @@ def make_job(
 
 
 def _under_way(txn: Writing, target: StreamName, snapshot: SourceSnapshot, options: Mapping[str, Any]) -> JobRow | None:
-    source, asked = snapshot.stream_slice.view.info.id, asked_of(snapshot, options)
+    source, asked = snapshot.stream_slice.view.info.id, copy_arguments(snapshot, options)
     for row in open_jobs(txn, str(target)):
         if (row.verb, dict(row.options)) != ("copy", dict(options)):
             continue
@@ -127,7 +127,7 @@ def _viewing(txn: Writing, row: JobRow, snapshot: SourceSnapshot, stream: Stream
         snapshot.stream_slice.view.info.name,
         copied.start,
         copied.end,
-        asked_of(snapshot, {}),
+        copy_arguments(snapshot, {}),
         copied.copy,
         0,
         0,
@@ -139,13 +139,13 @@ def _viewing(txn: Writing, row: JobRow, snapshot: SourceSnapshot, stream: Stream
     return row
 
 
-def asked_of(snapshot: SourceSnapshot, options: Mapping[str, Any]) -> dict[str, object]:
+def copy_arguments(snapshot: SourceSnapshot, options: Mapping[str, Any]) -> dict[str, object]:
     """The arguments of a copy, by which the same call is recognized."""
     asked: dict[str, object] = {**snapshot.asked.places}
     return {**asked, "independent": True} if options.get("independent") else asked
 
 
-def made_copy(
+def existing_copy(
     txn: Writing, target: StreamName, snapshot: SourceSnapshot, options: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """The existing copy, if it was made with the same arguments. Raises StreamExists for another stream."""
@@ -155,7 +155,7 @@ def made_copy(
     made = txn.state(COPIED, present.id)
     if made is None or (made.result.source, made.asked) != (
         snapshot.stream_slice.view.info.id,
-        asked_of(snapshot, options),
+        copy_arguments(snapshot, options),
     ):
         raise StreamExists(str(target))
     return made.result.to_json()
@@ -182,7 +182,7 @@ def stage_part(txn: Writing, row: JobRow, number: int, snapshot: SourceSnapshot,
         info.name,
         stream_slice.start,
         stream_slice.end,
-        asked_of(snapshot, row.options),
+        copy_arguments(snapshot, row.options),
         stage,
         stream_slice.events,
         sum(each.bytes for each in snapshot.slices),
@@ -191,7 +191,9 @@ def stage_part(txn: Writing, row: JobRow, number: int, snapshot: SourceSnapshot,
     )
 
 
-def _given_up(txn: Writing, target: StreamName, sources: Sequence[SourceSnapshot], options: Mapping[str, Any]) -> bool:
+def _replaces_source(
+    txn: Writing, target: StreamName, sources: Sequence[SourceSnapshot], options: Mapping[str, Any]
+) -> bool:
     """True if the target has the name of a source in this store that is deleted when the target is created."""
     present = txn.stream(target) if options.get("within") and options.get("drop") else None
     return present is not None and present.id in {snapshot.stream_slice.view.info.id for snapshot in sources}

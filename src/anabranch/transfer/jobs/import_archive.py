@@ -25,7 +25,7 @@ from anabranch.runtime.retry import UNCERTAIN
 from anabranch.streams.directory.find import need_view
 from anabranch.streams.directory.scopes import create_scope
 from anabranch.streams.ephemeral.api import UNNAMED_SCOPE
-from anabranch.transfer.archives.adopt import FileLocation, ImportTarget, adopt, extent_of, made_before
+from anabranch.transfer.archives.adopt import FileLocation, ImportTarget, adopt, earlier_import, extent_of
 from anabranch.transfer.archives.data_files import DataFilePart
 from anabranch.transfer.archives.format import METADATA, ArchivedFile, ArchivedSegment, ArchivedStream
 from anabranch.transfer.archives.import_file import import_data_file
@@ -117,7 +117,7 @@ class ImportRun(MembersRun):
         """Create a log for each file."""
         stage = StreamId(self._target.runtime.ids.bits(63))
         import_target = target_of(member, stage, self._options, self._place)
-        if (made := made_before(txn, import_target)) is not None:
+        if (made := earlier_import(txn, import_target)) is not None:
             return replace(member, state=JobState.DONE, result=made.to_json())
         files = [(segment, file) for segment in archived.segments for file in segment.files]
         name = stage_name(
@@ -167,7 +167,7 @@ class ImportRun(MembersRun):
         """Create the archived stream over the logs of its files."""
         stage = member.parts[0].stage
         import_target = target_of(member, stage, self._options, self._place)
-        if (made := made_before(txn, import_target)) is not None:  # another process created it meanwhile
+        if (made := earlier_import(txn, import_target)) is not None:  # another process created it meanwhile
             drop_stage(txn, member.parts[0])
             return made.to_json()
         return _adopt(txn, self.read_source(member), import_target, plan, now).to_json()

@@ -360,13 +360,13 @@ class Jobs(ArchiveJobs, Displayed):
         )
         self._running[ident] = job
         try:
-            job.start(run, take_over=take_over, ended=lambda: self._let_go(job))
+            job.start(run, take_over=take_over, ended=lambda: self._untrack(job))
         except BaseException:
-            self._let_go(job)
+            self._untrack(job)
             raise
         return job
 
-    def _let_go(self, job: Job) -> None:
+    def _untrack(self, job: Job) -> None:
         """Stop tracking a job that ended here; its handle can still return the result."""
         if self._running.get(job.id) is job:
             del self._running[job.id]

@@ -113,7 +113,7 @@ class MembersRun(ABC):
             self._finish(member, plan)
             return ()
         move = self.mover(member, plan)
-        left = _Left(self._target.runtime.tasks, len(works))
+        left = _Countdown(self._target.runtime.tasks, len(works))
 
         def work(ranges: Sequence[JobRange]) -> None:
             move(ranges)
@@ -207,7 +207,7 @@ class MembersRun(ABC):
         return UNCERTAIN.call(self._target.runtime, act)
 
 
-class _Left:
+class _Countdown:
     """Counts down. Thread-safe."""
 
     def __init__(self, tasks: Tasks, count: int) -> None:

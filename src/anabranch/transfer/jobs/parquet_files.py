@@ -89,7 +89,7 @@ class ParquetMover:
     def close(self) -> None:
         """Make durable and append what was written, and release the source's file."""
         self.flush()
-        self._let_go()
+        self._release()
 
     def flush(self) -> None:
         """Make durable and append what was written."""
@@ -166,13 +166,13 @@ class ParquetMover:
         """The file that holds an extent; it is kept until another one is needed."""
         key = str(extent.key)
         if self._source is None or self._source.key != key:
-            self._let_go()
+            self._release()
             data = self._range_reader.whole(extent)
             self._held.add(data.size)
             self._source = _SourceFile(key, data)
         return self._source
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._source is not None:
             self._held.add(-self._source.data.size)
             self._source = None

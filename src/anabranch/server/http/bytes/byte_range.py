@@ -12,7 +12,7 @@ from anabranch.server.http.problem import HttpRefusal
 _RANGE: Final = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
 
 
-def asked_range(headers: Headers, size: int, tag: str) -> tuple[int, int] | None:
+def requested_range(headers: Headers, size: int, tag: str) -> tuple[int, int] | None:
     """The half-open range that `Range` asks of `size` bytes whose ETag is `tag`; None for all of them: without a range,
     with several or one of another unit, and where `If-Range` names another state. Raises HttpRefusal (416) if it holds
     no byte."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from starlette.responses import Response, StreamingResponse
 
 from anabranch import limits
-from anabranch.server.http.bytes.byte_range import asked_range
+from anabranch.server.http.bytes.byte_range import requested_range
 from anabranch.server.http.bytes.headers import disposition, repr_digest
 from anabranch.server.http.bytes.state import FILE_NAME, FILE_TYPE, Upload, load
 from anabranch.server.http.front import HttpCall
@@ -30,7 +30,7 @@ async def download(call: HttpCall) -> Response:
         return Response(status_code=304, headers={"ETag": tag, "Cache-Control": answer["Cache-Control"]})
     if "if-match" in headers and not _names(headers["if-match"], tag):
         raise HttpRefusal(412, "changed", f"the ETag is {tag}")
-    found = asked_range(headers, size, tag)
+    found = requested_range(headers, size, tag)
     start, stop = (0, size) if found is None else found
     if found is not None:
         answer["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"

@@ -17,7 +17,7 @@ from anabranch.server.http.bytes.body_parts import store_body, whole_body, write
 from anabranch.server.http.bytes.download import download_headers
 from anabranch.server.http.bytes.expiry import prolong
 from anabranch.server.http.bytes.state import Upload, expect, finish, load, tags_of
-from anabranch.server.http.calls import done
+from anabranch.server.http.calls import verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.names import stream_of
 from anabranch.server.http.problem import HttpRefusal
@@ -48,7 +48,7 @@ async def create(call: HttpCall) -> Response:
     asked = said.new_upload(headers)
     front.guard.authorize(call.principal, "write", name, verb="create_upload")
     arguments = {"name": name, "schema": to_json(BYTES.columns), "time": BYTES.time, "tags": tags_of(asked)}
-    await done(call, "streams.create", arguments)
+    await verb_result(call, "streams.create", arguments)
     front.names.forget(name)
     upload = await front.run(lambda: load(front, name))
     if not upload.offset and not upload.complete:  # else the request was sent again, with its Idempotency-Key
@@ -86,7 +86,7 @@ async def cancel(call: HttpCall) -> Response:
     front, name = call.front, stream_of(call.request)
     info = await front.run(lambda: allowed_stream(front.broker, call.principal, name, "manage", "cancel_upload"))
     await front.run(lambda: front.store._byte_streams.index(info.id))  # refuses a stream of another kind
-    await done(call, "streams.delete", {"name": name})
+    await verb_result(call, "streams.delete", {"name": name})
     front.names.forget(name)
     return Response(status_code=204)
 

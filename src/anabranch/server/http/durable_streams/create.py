@@ -12,7 +12,7 @@ from anabranch.errors import ConditionFailed, InvalidArgument, StreamExists, Str
 from anabranch.model.names import StreamName
 from anabranch.server.calls import allowed_stream
 from anabranch.server.http.body import read_body
-from anabranch.server.http.calls import done
+from anabranch.server.http.calls import verb_result
 from anabranch.server.http.durable_streams.append import write
 from anabranch.server.http.durable_streams.config import StreamConfig, config_of_headers, same_type
 from anabranch.server.http.durable_streams.forks import (
@@ -177,7 +177,7 @@ async def _create(call: HttpCall, name: str, config: StreamConfig, origin: _Fork
 
 async def _make(call: HttpCall, name: str, tags: dict[str, str], origin: _ForkOrigin | None) -> None:
     if origin is None:
-        await done(call, "streams.create", {"name": name, "tags": tags})
+        await verb_result(call, "streams.create", {"name": name, "tags": tags})
         return
     front, (source, fork, _) = call.front, origin
     target, end = StreamName.parse(name), source.cut(fork.offset)

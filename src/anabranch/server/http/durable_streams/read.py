@@ -19,7 +19,7 @@ from anabranch.server.http.front import HttpCall
 
 async def read(call: HttpCall) -> Response:
     """A page from `offset` on; with `live` it waits for more at the tail."""
-    live, text = call.text("live"), _asked(call)
+    live, text = call.text("live"), _requested_offset(call)
     if live not in (None, "long-poll", "sse"):
         raise InvalidArgument(f"expected live=long-poll or live=sse, got '{live:.50}'")
     if live is not None and text is None:
@@ -40,7 +40,7 @@ async def read(call: HttpCall) -> Response:
     return page_response(call, stream, page, live=live is not None)
 
 
-def _asked(call: HttpCall) -> str | None:
+def _requested_offset(call: HttpCall) -> str | None:
     found = call.request.query_params.getlist("offset")
     if len(found) > 1:
         raise InvalidArgument("there is more than one offset")

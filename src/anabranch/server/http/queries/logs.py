@@ -9,7 +9,7 @@ from starlette.responses import Response
 from anabranch.deployments.record import log_stream
 from anabranch.errors import ScopeNotFound, StreamNotFound
 from anabranch.model.stream import StreamInfo
-from anabranch.server.http.calls import done
+from anabranch.server.http.calls import verb_result
 from anabranch.server.http.delivery import begin, follow_request
 from anabranch.server.http.follow import FollowResponse, follow
 from anabranch.server.http.front import HttpCall
@@ -36,7 +36,7 @@ async def logs(call: HttpCall) -> Response:
 
 async def _look(call: HttpCall) -> StreamInfo | None:
     name = call.request.path_params["name"]
-    await done(call, "queries.get", {"name": name})
+    await verb_result(call, "queries.get", {"name": name})
     try:
         return await call.front.names.get(str(log_stream(name)), call.principal, "read", verb="logs")
     except (ScopeNotFound, StreamNotFound):

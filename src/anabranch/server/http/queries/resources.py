@@ -17,7 +17,7 @@ from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.times import to_datetime
 from anabranch.server.events.page import place
 from anabranch.server.http.body import read_body
-from anabranch.server.http.calls import arguments_of, done
+from anabranch.server.http.calls import arguments_of, verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.resources import json_response, list_page
 from anabranch.wire.values import TYPE, parse_bytes
@@ -73,7 +73,7 @@ async def list_queries(call: HttpCall) -> Response:
 
 async def get_query(call: HttpCall) -> Response:
     """One query."""
-    return json_response(query_json(await done(call, "queries.get", _named(call))))
+    return json_response(query_json(await verb_result(call, "queries.get", _named(call))))
 
 
 async def put_query(call: HttpCall) -> Response:
@@ -85,10 +85,10 @@ async def put_query(call: HttpCall) -> Response:
     if (template := arguments.pop("template", None)) is not None:
         if "text" in arguments:
             raise InvalidArgument("expected either 'sql' or 'template'")
-        arguments["text"] = (await done(call, "templates.get", {"name": template})).text
+        arguments["text"] = (await verb_result(call, "templates.get", {"name": template})).text
     _sql(arguments)
     is_new = await call.front.run(lambda: _find(call)) is None
-    info = await done(call, "queries.deploy", {**_named(call), **arguments})
+    info = await verb_result(call, "queries.deploy", {**_named(call), **arguments})
     headers = {"Location": f"/v1/queries/{info.name}"} if is_new else None
     return json_response(query_json(info), 201 if is_new else 200, headers=headers)
 
@@ -98,7 +98,7 @@ async def delete_query(call: HttpCall) -> Response:
     drop = call.text("drop")
     if drop not in (None, "results"):
         raise InvalidArgument(f"expected drop='results', got '{drop:.100}'")
-    await done(call, "queries.delete", {**_named(call), "drop_results": drop is not None})
+    await verb_result(call, "queries.delete", {**_named(call), "drop_results": drop is not None})
     left = await call.front.run(lambda: _find(call))
     return Response(status_code=204) if left is None else json_response(query_json(left), 202)
 
@@ -124,24 +124,24 @@ async def upgrade_query(call: HttpCall) -> Response:
     members = await arguments_of(call)
     if isinstance(members, Mapping) and members.get("replay") is not None:
         arguments = _arguments(members, ("sql", "parameters", "trigger", "replay", "by", "keep", *_CODE))
-        return json_response(query_json(await done(call, "queries.replay", {**_named(call), **arguments})), 202)
+        return json_response(query_json(await verb_result(call, "queries.replay", {**_named(call), **arguments})), 202)
     arguments = _arguments(members, ("sql", "parameters", "trigger", *_OF_RUN, *_CODE))
     if "start_from" in arguments:
         arguments["restart_from"] = arguments.pop("start_from")
-    return json_response(query_json(await done(call, "queries.upgrade", {**_named(call), **_sql(arguments)})))
+    return json_response(query_json(await verb_result(call, "queries.upgrade", {**_named(call), **_sql(arguments)})))
 
 
 async def plan_upgrade(call: HttpCall) -> Response:
     """What an upgrade would do with each statement."""
     arguments = _arguments(await arguments_of(call), ("sql", "parameters", "files"))
-    found: UpgradePlan = await done(call, "queries.plan", {**_named(call), **_sql(arguments)})
+    found: UpgradePlan = await verb_result(call, "queries.plan", {**_named(call), **_sql(arguments)})
     return json_response({"version": found.version, "statements": [asdict(each) for each in found.statements]})
 
 
 async def validate_query(call: HttpCall) -> Response:
     """Check a query without deploying it. The body is as for deploying one; what is not valid is answered as an error."""
     arguments = _arguments(await arguments_of(call), ("sql", "parameters", "files"))
-    return json_response(asdict(await done(call, "queries.validate", _sql(arguments))))
+    return json_response(asdict(await verb_result(call, "queries.validate", _sql(arguments))))
 
 
 async def get_committed_state(call: HttpCall) -> Response:
@@ -152,7 +152,7 @@ async def get_committed_state(call: HttpCall) -> Response:
         if not (batch.isascii() and batch.isdigit() and len(batch) < 19):
             raise InvalidArgument(f"expected batch as a whole number, got '{batch:.100}'")
         arguments["batch"] = int(batch)
-    found: CommittedState = await done(call, "queries.committed_state", {**_named(call), **arguments})
+    found: CommittedState = await verb_result(call, "queries.committed_state", {**_named(call), **arguments})
     return json_response(asdict(found))
 
 
@@ -167,13 +167,13 @@ async def get_file(call: HttpCall) -> Response:
     """The content of a file of a version, by default of the present one."""
     version = call.text("version")
     arguments = {"file": call.request.path_params["file"], **({} if version is None else {"version": _number(version)})}
-    content: bytes = await done(call, "queries.file", {**_named(call), **arguments})
+    content: bytes = await verb_result(call, "queries.file", {**_named(call), **arguments})
     return Response(content, media_type="application/octet-stream")
 
 
 async def get_progress(call: HttpCall) -> Response:
     """How far each statement is, as of the last second of its run."""
-    info: QueryInfo = await done(call, "queries.get", _named(call))
+    info: QueryInfo = await verb_result(call, "queries.get", _named(call))
     return json_response({"state": info.state, "statements": [progress_json(each) for each in info.progress]})
 
 
@@ -227,7 +227,7 @@ def version_json(version: QueryVersion) -> dict[str, Any]:
 
 async def _changed(call: HttpCall, verb: str, members: tuple[str, ...]) -> Response:
     arguments = _arguments(await arguments_of(call), members)
-    return json_response(query_json(await done(call, verb, {**_named(call), **arguments})))
+    return json_response(query_json(await verb_result(call, verb, {**_named(call), **arguments})))
 
 
 def _arguments(members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from anabranch.deployments.templates.template import QueryTemplate
 from anabranch.errors import InvalidArgument
 from anabranch.model.times import to_datetime
 from anabranch.server.http.body import read_body
-from anabranch.server.http.calls import done
+from anabranch.server.http.calls import verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.resources import json_response, list_page
 
@@ -25,7 +25,7 @@ async def list_templates(call: HttpCall) -> Response:
 
 async def get_template(call: HttpCall) -> Response:
     """One template."""
-    return json_response(template_json(await done(call, "templates.get", _named(call))))
+    return json_response(template_json(await verb_result(call, "templates.get", _named(call))))
 
 
 async def put_template(call: HttpCall) -> Response:
@@ -35,12 +35,12 @@ async def put_template(call: HttpCall) -> Response:
         text = body.decode()
     except UnicodeDecodeError as exc:
         raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
-    return json_response(template_json(await done(call, "templates.save", {**_named(call), "text": text})))
+    return json_response(template_json(await verb_result(call, "templates.save", {**_named(call), "text": text})))
 
 
 async def remove_template(call: HttpCall) -> Response:
     """Remove a template that was saved."""
-    await done(call, "templates.remove", _named(call))
+    await verb_result(call, "templates.remove", _named(call))
     return Response(status_code=204)
 
 
