@@ -153,7 +153,7 @@ def test_a_signature_shows_whose_archive_it_is(store: Store, other: Store, tmp_p
     whole = json.loads((folder / METADATA).read_text())
     plain = json.loads((tmp_path / "plain" / METADATA).read_text())
     (folder / METADATA).write_text(json.dumps({**plain, "signature": whole["signature"]}))
-    with pytest.raises(CorruptArchive, match="does not fit"):
+    with pytest.raises(CorruptArchive, match="does not match"):
         ab.read_archive(folder)
 
 
