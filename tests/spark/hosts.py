@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -48,7 +48,8 @@ def store_on(catalog: str, folder: Path) -> Iterator[ab.Store]:
 class HostProcess:
     """`anabranch queries serve` over a store, with its log in a file."""
 
-    def __init__(self, store: ab.Store, log: Path, *options: str) -> None:
+    def __init__(self, store: ab.Store, log: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` in place of this process's own."""
         self.log = log
         command = [
             sys.executable,
@@ -61,7 +62,9 @@ class HostProcess:
             *QUICK,
         ]
         with open(log, "ab") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
 
     @property
     def pid(self) -> int:

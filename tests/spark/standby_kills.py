@@ -18,6 +18,7 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.spark.pipelines import record
+from tests.spark.clusters import EXECUTOR
 from tests.spark.hosts import SQL, HostProcess, Load, by_duckdb, driver_of
 from tests.spark.pipelines import BASE, SECOND, counted, rows
 
@@ -252,6 +253,19 @@ def sources_of(driver: int) -> list[int]:
 def drivers_of(host: HostProcess) -> list[int]:
     """The drivers of a host."""
     return [pid for pid, words in _command_lines(psutil.Process(host.pid).children()) if "queries.driver" in words]
+
+
+def executors_of(driver: int) -> list[int]:
+    """The executors of a cluster that work for a driver."""
+    ports = {
+        each.laddr.port for each in psutil.Process(java_of(driver)).net_connections("tcp") if each.status == "LISTEN"
+    }
+    found = []
+    for pid, words in _command_lines(list(psutil.process_iter())):
+        scheduler = re.search(r"--driver-url spark://CoarseGrainedScheduler@\S+:(\d+)", words)
+        if EXECUTOR in words and scheduler is not None and int(scheduler[1]) in ports:
+            found.append(pid)
+    return found
 
 
 def _python_of(driver: int) -> list[tuple[int, str]]:

@@ -3,15 +3,16 @@ are those of a run that nothing disturbed, and the standby takes over wherever t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.spark.clusters import Cluster, running_cluster
 from tests.spark.hosts import HostProcess, store_on
-from tests.spark.standby_kills import StandbyQuery, java_of, kill, kill_all, sources_of, workers_of
+from tests.spark.standby_kills import StandbyQuery, executors_of, java_of, kill, kill_all, sources_of, workers_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -23,13 +24,14 @@ def hosted(
     seed: int,
     *options: str,
     hosts: int = 1,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[StandbyQuery]:
     """The query on some hosts, which have no spare drivers unless the options say so."""
     print(f"seed {seed}")
     with store_on(catalog, folder) as store:
 
         def add_host(name: str) -> HostProcess:
-            return HostProcess(store, folder / f"{name}.log", "--spares", "0", *options)
+            return HostProcess(store, folder / f"{name}.log", "--spares", "0", *options, environment=environment)
 
         query = StandbyQuery(store, [add_host(f"host-{n}") for n in range(hosts)], Random(seed), add_host)
         try:
@@ -125,4 +127,26 @@ def test_the_standby_takes_over_with_blobs_and_checkpoints_in_s3(tmp_path: Path,
     with hosted("postgres+s3", tmp_path, seed) as query:
         query.take_over(kill)
         query.take_over(lambda leader: kill(java_of(leader)))
+        query.check_all()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with running_cluster() as made:
+        yield made
+
+
+def test_on_a_cluster_killed_executors_and_a_killed_driver_leave_no_trace(
+    cluster: Cluster, tmp_path: Path, seed: int
+) -> None:
+    cluster.start_worker(cores=6)
+    one_core = ("--conf", "spark.cores.max=1")
+    with hosted("sqlite", tmp_path, seed, *one_core, environment=cluster.environment) as query:
+        query.go_on(lambda leader: kill_all(executors_of(leader)))
+        leader, standby = query.wait_moment()
+        kill_all(executors_of(standby))
+        query.wait_published()
+        query.wait_ready()
+        assert query.leader == leader
+        query.take_over(kill)
         query.check_all()
