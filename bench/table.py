@@ -54,7 +54,7 @@ def page(machine: Mapping[str, str], figures: Mapping[str, Mapping[str, Any]]) -
     ]
     for figure in figures.values():
         text += [f"## {figure['title'][0].upper()}{figure['title'][1:]}", "", f"Measured {figure['date']}.", ""]
-        text += ["| what | ours | beside | ratio | target | |", "|---|---:|---|---:|---|---|"]
+        text += ["| what | ours | beside | ratio | target | result |", "|---|---:|---|---:|---|---|"]
         for line in figure["results"]:
             what, ours, beside, ratio, target, verdict = _cells(line)
             mark = f"**{verdict}**" if verdict == "MISSED" else verdict
