@@ -16,8 +16,8 @@ class JoinedCatalog:
     """`catalog.port.Catalog` within `transaction`, which has no subject: every transaction that is begun here is part of
     it, and is durable when it is. For the thread that has begun it, until it ends.
 
-    An error that leaves a transaction makes `failed` true, because what that one has changed can't be undone alone: whoever has
-    begun the outer one must then roll it back. All further transactions raise Conflict."""
+    An error that leaves a transaction makes `failed` true, because its changes can't be undone alone: the owner of the
+    outer transaction must then roll that back. All further transactions raise Conflict."""
 
     def __init__(self, catalog: Catalog, transaction: Writing) -> None:
         self._catalog = catalog

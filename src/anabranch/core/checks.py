@@ -81,7 +81,7 @@ def violations(
 
 
 def _first_broken(batch: pa.RecordBatch, checks: Sequence[StreamCheck]) -> npt.NDArray[np.int64] | None:
-    """For each row the number of the first check that is false, or -1; None if there is none."""
+    """For each row the number of the first check that is false, or -1; None if all rows pass."""
     held = [_holds(batch, check) for check in checks]
     if not any(each.false_count for each in held):
         return None

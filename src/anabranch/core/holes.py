@@ -46,8 +46,7 @@ def intersects(ranges: Sequence[Range], extent: Extent) -> bool:
 
 
 def extents_in_hole(page: Sequence[Extent], hole: Range) -> list[Extent]:
-    """Those of the adjacent extents that are entirely in a hole and still have to be deleted; none if only a mark is
-    left."""
+    """The adjacent extents that lie entirely in a hole and still have to be deleted; empty if only a mark is left."""
     inside = [extent for extent in page if hole[0] <= extent.start and extent.stop <= hole[1]]
     return [] if [extent.encoding for extent in inside] == [GONE] else inside
 

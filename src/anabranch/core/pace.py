@@ -14,8 +14,8 @@ STEP_S: Final = 0.1
 
 
 class TokenBucket:
-    """What was not used for `burst_s` may be used at once. The level may go below zero, so that one large amount passes,
-    and what follows waits for it."""
+    """What was not used for `burst_s` may be used at once. The level may go below zero, so that one large amount passes
+    at once and the next ones wait longer."""
 
     __slots__ = ("_at", "_burst_s", "_level", "rate")
 

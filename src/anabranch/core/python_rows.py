@@ -140,7 +140,7 @@ def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa
 
 
 def wrong_rows(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> Iterator[tuple[int, SchemaMismatch]]:
-    """The rows that `rows_to_batch` refuses, each with an error for its first wrong value, then those that break a
+    """The rows that `rows_to_batch` refuses, each with an error for its first wrong value; then the rows that break a
     check."""
     fitting = []
     for number, row in enumerate(rows):

@@ -18,8 +18,8 @@ class SqlProblem(NamedTuple):
 
 
 def sql_problem(error: str, *, keywords: Sequence[str] = ()) -> SqlProblem:
-    """What DuckDB's message says, on one line. Of a syntax error it omits the kind, and adds which of the `keywords`
-    may have been meant."""
+    """What DuckDB's message says, on one line. For a syntax error the kind is omitted, and the most similar of the
+    `keywords` is suggested."""
     problem, _, position = error.partition("\n\nLINE ")
     number = re.match(r"\d+", position)
     message = " ".join(problem.split())

@@ -67,8 +67,8 @@ def refused_text(row: QueryRow, now: int) -> str | None:
 
 
 def standby_refused_text(row: QueryRow, now: int) -> str | None:
-    """Why a query that wants a hot standby has none: because it can't have one, or because hosts leave it; None if none
-    has said so in the last half minute."""
+    """Why a query that wants a hot standby has none: because it can't have one, or because no host has room; None if no
+    host has said so in the last half minute."""
     found = row.hot_standby if row.hot_standby is not None and row.hot_standby.until > now else None
     if row.standby != "hot" or row.wanted != "running":
         return None

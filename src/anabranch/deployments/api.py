@@ -452,10 +452,10 @@ class DeployedQueries(Displayed):
         batch: int | None = None,
         rows_max: int = 100,
     ) -> CommittedState:
-        """Rows of the state that Spark keeps for a statement, such as of windows that are still open: as committed with
-        its last micro-batch, or with an earlier `batch` of which Spark still has the state. With `key` those of which a part
-        of the key has this text; at most `rows_max` (up to `limits.DEPLOYMENT_STATE_ROWS_MAX`), in no particular order.
-        `result` as in `results`.
+        """Rows of Spark's state of a statement, such as windows that are still open: as of its last committed
+        micro-batch, or of an earlier `batch` whose state Spark still has. With `key` those of which a part of the key
+        has this text; at most `rows_max` (up to `limits.DEPLOYMENT_STATE_ROWS_MAX`), in no particular order. `result`
+        as in `results`.
 
         A host answers, as in `plan`; it reads the checkpoint, which takes about a second and more where the state is large.
         Raises QueryNotFound, NoResultsYet, InvalidArgument, StoreUnavailable if no host answers."""

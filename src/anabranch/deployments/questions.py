@@ -80,7 +80,7 @@ def take(catalog: Catalog, question: QueryQuestion) -> None:
 
 
 def answer(catalog: Catalog, question: QueryQuestion, find: Callable[[], Mapping[str, Any]]) -> None:
-    """Answer with what `find` returns, members of the question, or with the error that it raises."""
+    """Answer with the members of the question that `find` returns, or with the error that it raises."""
     changes: Mapping[str, Any]
     try:
         changes = find()

@@ -1,4 +1,4 @@
-"""The texts of a version, checked where they come in: its statements and the values of its parameters."""
+"""Checks the texts of a version: its statements and the values of its parameters."""
 
 from __future__ import annotations
 

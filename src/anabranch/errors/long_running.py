@@ -155,7 +155,7 @@ class ModuleFailed(AnabranchError):
 
 
 class FunctionFailed(AnabranchError):
-    """A function of the Python code that a query was deployed with raised an error, or returned what does not fit its
+    """A Python function that was deployed with a query raised an error, or returned a value that does not match its
     declaration. The query's run ends with this; its results so far stay."""
 
     def __init__(self, function: str, reason: str) -> None:

@@ -152,8 +152,8 @@ def precision_error(value: object) -> InvalidArgument:
 
 
 def warn_once(what: str, message: str) -> None:
-    """Warn once per process for each `what`, attributed to the caller outside this package. Warnings that are passed on to
-    callers in other processes are left to those to count."""
+    """Warn once per process for each `what`, attributed to the caller outside this package. Warnings that are passed on
+    to callers in other processes are counted there."""
     if are_passed_on():
         warn_caller(TimeWarning(message))
         return

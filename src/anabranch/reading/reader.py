@@ -123,7 +123,7 @@ class Reader(Displayed, Closeable):
 
     @property
     def rate(self) -> Rate | None:
-        """How fast events are handed out at most; None: no limit. May be set at any time, by any thread."""
+        """The maximum rate at which events are handed out; None: no limit. May be set at any time, by any thread."""
         return self._supply.pacing.rate
 
     @rate.setter
@@ -183,8 +183,9 @@ class Reader(Displayed, Closeable):
         return None if delivery is None else self._batch(delivery)
 
     def read_rows(self, timeout_s: float = 0.0, *, look: bool = True) -> tuple[SegmentId, SegmentRows] | None:
-        """The rows of the next batch as they are stored, with offsets and append times beside the columns; for what sends
-        them on. Without `look`, only those that are known of: it doesn't ask for more. None and errors as in `read`."""
+        """The rows of the next batch as they are stored, with offsets and append times beside the columns; for code
+        that passes them on to a client. Without `look`, only those that are known of: it doesn't ask for more. None and
+        errors as in `read`."""
         self._enter(as_events=False)
         delivery = self._wait(timeout_s, look=look)
         if delivery is None:

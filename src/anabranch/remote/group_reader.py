@@ -39,7 +39,7 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
     and continues after what the application was given: nothing is lost. An event that was handed out is given to another
     reader of the group only where its position was not accepted before its segment moved there.
 
-    The session's own task tells the broker how far the application is, whenever the broker wants a sign of life.
+    The session's own task reports the application's progress to the broker whenever the broker asks for a keep-alive.
     """
 
     def __init__(

@@ -26,8 +26,8 @@ class _Opened(NamedTuple):
 def read_stream(
     connection: Connection, command: Message, received: Callable[[pa.RecordBatch], None]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches that `command` asks for. `received` is called with each before it is returned, and changes the command
-    to what is left. Raises what the broker raises; StoreUnavailable."""
+    """The batches that `command` asks for. `received` is called with each before it is returned, and changes the
+    command to the part that remains. Raises what the broker raises; StoreUnavailable."""
     while True:
         opened = connection.retried(lambda: _open(connection, command))
         batch = opened.batch

@@ -72,8 +72,7 @@ class RemoteSession:
     `opening` returns the message that opens it, for each attempt. `on_opened` gets the answer, in the task that
     receives (for the first, in the caller's); an AnabranchError that it raises ends the session, as one of the broker
     does. `asked` answers what the broker asks in the middle of a request, in the requesting thread. `progress` returns
-    what to tell the broker when it wants a sign of life.
-    """
+    the message for the broker when it asks for a keep-alive."""
 
     def __init__(
         self,

@@ -166,7 +166,7 @@ class RemoteStore(Displayed, Closeable):
         return self.keep(opened)
 
     def steps(self) -> Steps:
-        """Several calls in one request; see `Steps`. Of a broker alone: calls of an embedded store need no request."""
+        """Several calls in one request; see `Steps`. Only for a broker: calls of an embedded store need no request."""
         return Steps(self.caller)
 
     def keep(self, opened: H) -> H:

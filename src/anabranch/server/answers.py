@@ -1,4 +1,4 @@
-"""What a verb answers, message by message while it runs: for front ends whose callers get several messages a call."""
+"""The messages of a verb while it runs, for front ends whose callers get several messages per call."""
 
 from __future__ import annotations
 

@@ -74,7 +74,8 @@ def count(sketch: bytes, item: ItemType) -> int:
 
 
 def quantile(sketch: bytes, rank: float, item: ItemType) -> float:
-    """The number below or at which this share of all numbers are, about. Raises InvalidArgument, also if it is empty."""
+    """Approximately the number at or below which this share of all numbers lies. Raises InvalidArgument, also if it is
+    empty."""
     number = _filled(sketch, item).get_quantile(fraction("the rank of a quantile", rank), inclusive=True)
     return int(number) if item == "bigint" else float(number)
 

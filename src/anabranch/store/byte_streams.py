@@ -58,9 +58,9 @@ class ByteStreams(ByteFiles):
         return min(limits.BYTE_CHUNK_BYTES, self._parts.runtime.settings.event_bytes_max)
 
     def claim(self, stream: StreamId, *, resumed: int | None = None) -> ClaimedBytes:
-        """Open its writer, which fences off the one before; with `resumed`, the fence of an earlier claim, as the same
-        owner. A raw stream becomes a byte stream. Raises what opening a writer raises, InvalidArgument for a stream of
-        another kind, and Fenced where it was claimed since."""
+        """Open the stream's writer, which fences off the previous one; with `resumed`, the fence of an earlier claim,
+        as the same owner. A raw stream becomes a byte stream. Raises what opening a writer raises, InvalidArgument for
+        a stream of another kind, and Fenced where it was claimed since."""
         if self._streams.get(stream).schema.raw:
             self._convert(stream)
         self.index(stream)  # refuses a stream of another kind before its writers are fenced

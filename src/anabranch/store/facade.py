@@ -245,11 +245,11 @@ class Store(Displayed, Closeable):
     def producer(self, stream: str | StreamName, name: str, *, epoch: int | None = None) -> Producer:
         """Open a producer of a stream; see `Producer`. A stream keeps its producers as long as it lives.
 
-        Without an `epoch` it is taken over from its present owner: its epoch rises by one, older owners are refused from
-        now on, and its numbers go on from `Producer.last_sequence`. With the stored epoch it is opened beside its other
-        owners, who then give all numbers themselves; with a later one a new sequence begins at 0. Raises Fenced for an older
-        epoch, StreamNotFound, InvalidArgument for a byte stream, Conflict for a stream with too many producers.
-        """
+        Without an `epoch` it is taken over from its present owner: its epoch rises by one, older owners are refused
+        from now on, and its numbers go on from `Producer.last_sequence`. With the stored epoch it is opened in addition
+        to its other owners; all owners then pass the numbers themselves; with a later one a new sequence begins at 0.
+        Raises Fenced for an older epoch, StreamNotFound, InvalidArgument for a byte stream, Conflict for a stream with
+        too many producers."""
         return self.producers.open(stream, name, epoch=epoch)
 
     def _writer(

@@ -24,8 +24,9 @@ from anabranch.store.watermarks import StoreWatermarks
 
 
 class JoinedStore(CatalogStore):
-    """The features of a store that only change its catalog, within one transaction; with the names of `Store`. `parts` are
-    those of the whole store. It starts nothing in the background, and what would move events, or wait, must not be called."""
+    """The features of a store that only change its catalog, within one transaction; with the names of `Store`. `parts`
+    are those of the whole store. It starts nothing in the background, and methods that move events or wait must not be
+    called."""
 
     def __init__(self, parts: StoreContext, catalog: JoinedCatalog) -> None:
         super().__init__(catalog, parts.runtime, on_close=_nothing)

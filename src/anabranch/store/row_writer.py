@@ -57,11 +57,11 @@ class RowWriter:
     durable, the stream that was created is deleted again, with the scope that was created for it; columns that were
     added stay.
 
-    Where a check of the stream sends events to another one, all events between two flushes are one transaction, in which those
-    that break it go there.
+    Where a check of the stream sends events to another one, all events between two flushes are one transaction, in
+    which those that break it go there.
 
-    `durable` counts the events that are durable, `diverted` those of them that went to another stream. `present` is the schema of the stream; None if it is to be created.
-    """
+    `durable` counts the events that are durable, `diverted` the durable events that went to another stream. `present`
+    is the schema of the stream; None if it is to be created."""
 
     def __init__(
         self,

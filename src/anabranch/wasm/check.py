@@ -23,7 +23,7 @@ _BATCH: Final = (_NUMBER, _NUMBER)
 
 
 def check_module(engine: WasmEngine, code: bytes, signatures: Sequence[str] = ()) -> tuple[FunctionSignature, ...]:
-    """The functions of a module: those of the signatures, or without any those that the module names itself. Raises
+    """The functions of a module, by the given signatures, or without any by the signatures in the module itself. Raises
     InvalidArgument for bytes that are not a module, a module that imports anything, and one without these functions."""
     module = engine.compile(code)
     found = parse_signatures(signatures or _own(code))

@@ -37,10 +37,9 @@ class ByteWriter(Displayed, io.BufferedIOBase):
     """A byte stream as a file that is open for appending. For one thread at a time.
 
     `write` takes bytes into a buffer; `flush` returns once all of them are durable, and only durable bytes are read. A
-    stream has one writer: the one opened last. Any write of an earlier one then raises Fenced, and none of it is
+    stream has one writer: the one opened last. Any write by an earlier writer then raises Fenced, and nothing of it is
     stored. After an error nothing more is accepted: what is durable ends somewhere in what was not flushed, without a
-    gap. Open the stream again, and continue from its `tell`.
-    """
+    gap. Open the stream again, and continue from its `tell`."""
 
     def __init__(
         self,

@@ -24,8 +24,8 @@ class PendingBatch:
     first acknowledgement, as their numbers in it, then those of the next. `points`, if known, are the events' key
     points. An `atomic` batch is appended as a whole or not at all; an `expected` one only if its segment holds that
     many events. A `large` one is a single event, which is `prewritten` once it is durable. One that a producer has
-    numbered is atomic, and holds so many `appends` from `number` on; if it is `repeatable`, its caller chose the number, so
-    it may be a repeat."""
+    numbered is atomic, and holds `appends` appends, numbered from `number` on; if it is `repeatable`, its caller chose
+    the number, so it may be a repeat."""
 
     events: pa.RecordBatch | RawEvent
     origins: list[tuple[Acknowledgement, Rows]]

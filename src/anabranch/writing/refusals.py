@@ -1,5 +1,5 @@
-"""The refusals of one writer: which the next `flush` raises, and which its caller has not seen, so that `close` raises
-them."""
+"""The refusals of one writer: which ones the next `flush` raises, and which ones its caller has not seen, so that
+`close` raises them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as pending batches: what `Writer.write_batch` is given, checked and cut to commits."""
+"""Tables as pending batches: the input of `Writer.write_batch`, checked, and cut to the size of commits."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from anabranch.model.ids import SegmentId, StreamId
 
 @dataclass(frozen=True, slots=True)
 class CopyRecord:
-    """`asked` holds the arguments: `start` and `end`, each `head`, `tail` or a cut; `independent`; `where`. Of an import
-    `archive`, the digest of its metadata; of an attachment also `attached`, its place."""
+    """`asked` holds the arguments: `start` and `end`, each `head`, `tail` or a cut; `independent`; `where`. For an
+    import, `archive` is the digest of its metadata; for an attachment, `attached` is its location too."""
 
     result: CopyResult
     asked: Mapping[str, Any]

@@ -66,7 +66,7 @@ class JobRow:
     last check, and `positions` holds the expected lengths of the copy's open logs, by log. `repeats` counts the events
     left out.
 
-    `target` is a stream, or what else the verb creates: a scope, or the place of an archive. A job of several streams
+    `target` is what the verb creates: a stream, a scope, or the location of an archive. A job of several streams
     has `members`, each with a row or a plan of its own; `amount` is their total number of events and logical bytes.
     `source` describes what it reads, for display, if there are no parts to name. `place` is the address of the source's
     store; `more_places` are the other stores of a job with sources in several. An empty one is the job's own store.

@@ -51,9 +51,10 @@ class ValidatedQuery:
 
 @dataclass(frozen=True, slots=True)
 class StatementPlan:
-    """What an upgrade does with a statement, and why. `keeps state`: it goes on where it is, with its state. `restarts`: it
-    loses its state, and has to be told where it begins. `refused`: nothing of the upgrade is done. `new`: it begins as in
-    a first run. `removed`: it ends, and its results stay. `line` is in the new text, or for `removed` in the old one."""
+    """What an upgrade does with a statement, and why. `keeps state`: it goes on where it is, with its state.
+    `restarts`: it loses its state, and needs a place to start from. `refused`: nothing of the upgrade is done. `new`:
+    it begins as in a first run. `removed`: it ends, and its results stay. `line` is in the new text, or for `removed`
+    in the old one."""
 
     target: str
     line: int

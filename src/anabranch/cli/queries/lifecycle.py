@@ -15,7 +15,7 @@ from anabranch.cli.statement_options import DropResultsOption
 
 
 def start(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
-    """Have a query run that was stopped or has failed, from where it was.
+    """Start a query that was stopped or has failed. It continues where it stopped.
 
     Example:
 

@@ -27,7 +27,7 @@ def top(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Show how the deployed queries do, until Ctrl-C: rates, lag, watermark, state, late events and micro-batches.
+    """Show the progress of the deployed queries, until Ctrl-C: rates, lag, watermark, state, late events and micro-batches.
 
     LAG counts the events that are still to be read, and BEHIND is the age of the oldest. LATE counts events of this run
     that came too late for their windows. STANDBY is the state of a hot standby: ready to take over, behind (it

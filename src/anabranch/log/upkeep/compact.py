@@ -1,10 +1,9 @@
 """Compaction: rewrites tier-1 extents as Parquet files, once for all streams that view their logs.
 
-Segments with many short spans are flattened first (`log.upkeep.flatten`), so that what was appended to one copy after another
-is stored together. Offsets, running sizes, append times and event bounds do not change. A file is durable before one
+Segments with many short spans are flattened first (`log.upkeep.flatten`), so that events appended to successive copies
+are stored together. Offsets, running sizes, append times and event bounds do not change. A file is durable before one
 transaction swaps the extents, on condition that they are still those that were read; if that race is lost, the file is
-garbage.
-"""
+garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes out of a statement what only its dialect has: the head, the windows, watermarks and what is emitted when."""
+"""Removes from a statement the clauses that only its dialect has: the head, windows, watermarks and EMIT."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from anabranch.query.dialects.text import Found, StatementText
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow
 
 SESSION_CALL: Final = "SESSIO_"
-"""What stands for SESSION before a bracket, which is a keyword where Flink's SQL is parsed."""
+"""Stands for SESSION before a bracket, because SESSION is a keyword to the parser of Flink's SQL."""
 _NEAREST: Final = "use TUMBLE, HOP or SESSION"
 
 
 def take_out(text: StatementText, dialect: str, time: str | None) -> Found:
-    """What the dialect says in its own way; it is blank in the text afterwards. `time` is the column of event times
-    where the dialect names none. Raises InvalidSql."""
+    """The dialect's own clauses; they are blanked in the text. `time` is the column of event times if the dialect names
+    none. Raises InvalidSql."""
     found = Found()
     _head(text, found)
     if dialect in _OF_DIALECT:

@@ -63,7 +63,7 @@ class ExpressionParser:
         return self.take().value.upper() if self.peek().is_word(*words) else None
 
     def take_operator(self, *operators: str) -> str | None:
-        """The next token if it is one of these operators, else None, and it stays."""
+        """Takes the next token and returns it if it is one of these operators; else returns None."""
         return self.take().value if self.peek().is_operator(*operators) else None
 
     def take_regex(self) -> RegularExpression | None:
@@ -115,7 +115,7 @@ class ExpressionParser:
         return self._scanner.error(f"found {found.text:.80}, expected {', '.join(expected)}", found.start)
 
     def refused(self, message: str) -> InvalidSql:
-        """The error for what is understood but not supported, at the token that follows."""
+        """The error for syntax that is understood but not supported, at the next token."""
         return self._scanner.error(message, self.peek().start)
 
     def expression(self) -> Expression:

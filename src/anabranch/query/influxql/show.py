@@ -1,4 +1,4 @@
-"""Answers SHOW: what there is, as the clients of InfluxDB ask for it."""
+"""Answers SHOW statements, by which clients of InfluxDB list databases, measurements, tags and fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the numbers of a vector, and those that change its labels."""
+"""Functions of the numbers of a vector, and functions that change its labels."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Encodes rows as messages of an Arrow IPC stream. Each batch says how far it goes: `anabranch.cut` in its metadata is the
-cut behind its last row. A batch without rows is a sign of life, or the last one, which says why in `anabranch.problem`."""
+"""Encodes rows as messages of an Arrow IPC stream. Each batch says how far it goes: `anabranch.cut` in its metadata is
+the cut behind its last row. A batch without rows is a keep-alive, or the last one, whose `anabranch.problem` is the
+reason for the end."""
 
 from __future__ import annotations
 

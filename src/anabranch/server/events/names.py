@@ -35,8 +35,8 @@ class StreamNames:
         self._asked: dict[str, asyncio.Task[StreamInfo]] = {}
 
     def known(self, name: str) -> StreamInfo | None:
-        """The stream, if it was looked up a moment ago. One that is asked for all the time is looked up again before that
-        moment is over, so that no request has to wait for it."""
+        """The stream, if it was looked up a moment ago. A name in constant use is looked up again before that, so that
+        no request waits for the look-up."""
         found = self._known.get(name)
         now = self._loop.time()
         if found is None or found.until < now:

@@ -129,7 +129,7 @@ class SharedWriters:
             self._close(found.writer)
 
     async def until_done(self, ack: Ack | BatchAck | None) -> None:
-        """Return once the events are durable or refused; None: there are none. Many may wait: one wake-up of the loop
+        """Return once the events are durable or refused; at once for None. Many may wait: one wake-up of the loop
         serves all that are done together."""
         if ack is None:
             return

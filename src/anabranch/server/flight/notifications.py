@@ -191,7 +191,8 @@ class ListenerSession(_Watching):
         return self._subscription.stopped
 
     def interrupt(self) -> None:
-        """See `Session.interrupt`. What is handed out is not given up before `close`, which may say that it was handled."""
+        """See `Session.interrupt`. A notification that was handed out stays taken until `close`, which may report that
+        it was handled."""
         with self._changed:
             self._changed.notify_all()
 

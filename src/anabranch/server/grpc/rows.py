@@ -1,4 +1,5 @@
-"""Events as messages: of a request to what a writer takes, and of a reader's batch to parts of an answer."""
+"""Converts events from and to messages: a request's events into a writer's batch, and a reader's batch into parts of an
+answer."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def stream_name(scope: str, name: str) -> str:
 
 
 def stream_of(request: Request) -> str:
-    """The stream of the path of a request. Of a Durable Stream's path all that follows the scope is the name, with `.` for
-    `/`. Raises InvalidName."""
+    """The stream of the path of a request. In the path of a Durable Stream, everything after the scope is the name,
+    with `.` for `/`. Raises InvalidName."""
     scope, name = request.path_params["scope"], request.path_params["name"]
     return stream_name(scope, name.replace("/", ".") if request.scope["path"].startswith("/streams/") else name)

@@ -1,4 +1,4 @@
-"""The lines of a statement's file in what Spark says of its SQL."""
+"""Maps line numbers in Spark's errors to the lines of the statement's file."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ WATERMARK_US: Final = 10_000_000  # the watermark's delay for a statement withou
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A statement with what follows from the other statements of its file.
+    """A statement, with settings that depend on the other statements of its file.
 
     `internal` holds those of its sources that other statements of the file write. `level` is 0 for a statement without
     such sources, else one more than the highest level of those that write them. `delays_us` is the watermark's delay

@@ -40,11 +40,12 @@ class QueryProgress:
     `state` is waiting (not yet started), starting (no batch yet), running, ended or failed. Counts of events: `read`
     since the generation's start; `rows_per_s`, the rate of reading over the last seconds; `lag` still to be read;
     `late` in the stream of late events; `written` in the result stream. `watermark_us`: windows that end at or before
-    it are closed; None if there is none yet. `lag_s` is how many seconds ago the oldest of the events still to be read came, at
-    most since the run's start. `batch_ms` is the duration of the last batch, `stages_ms` that of its stages by Spark's
-    names for them, and `batch_rows` the number of events that it read. `operators` holds a mapping for each stateful
+    it are closed; None if there is none yet. `lag_s` is the age in seconds of the oldest unread event, at most the time
+    since the run's start. `batch_ms` is the duration of the last batch, `stages_ms` that of its stages by Spark's names
+    for them, and `batch_rows` the number of events that it read. `operators` holds a mapping for each stateful
     operator: `operator` (Spark's name), `rows`, `bytes`, `updated` rows and `commit_ms` in the last batch, and
-    `dropped`, the rows that it left out as late in this run. `reached` holds the cut, as text, up to which each source is read.
+    `dropped`, the rows that it left out as late in this run. `reached` holds the cut, as text, up to which each source
+    is read.
 
     `run_read` and `run_late` count events of this run alone. If late events are not kept (`keeps_late`), `run_late` is
     the number of rows that Spark reports as dropped. Spark counts these after partial aggregation within each

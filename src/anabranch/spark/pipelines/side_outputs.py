@@ -36,8 +36,8 @@ class SideOutput:
     A row goes to the first of these whose condition is true, instead of to the statement's own stream. With `copies`
     (`COPY INTO`) it goes there as well as where it would go without.
 
-    With `hops_max` (`FEEDBACK WITHIN n HOPS INTO`) the stream leads back to the statement. Then the condition is false for a
-    row that was fed back so often, and those that go there have one hop more."""
+    With `hops_max` (`FEEDBACK WITHIN n HOPS INTO`) the stream leads back to the statement. The condition is then false
+    for a row that was fed back this often, and rows that are fed back have one hop more."""
 
     target: StreamName
     condition: str

@@ -162,7 +162,7 @@ def value_at(tokens: Sequence[Token], index: int, values: Mapping[str, Any]) -> 
 
 
 def replaced(text: str, changes: Iterable[tuple[int, int, str]], start: int = 0, stop: int | None = None) -> str:
-    """The text from `start` to `stop` with its parts, each from one position to before another, replaced."""
+    """The text from `start` to `stop` with parts of it replaced. Each part is a half-open range of positions."""
     parts = []
     for begin, end, new in sorted(changes):
         parts += [text[start:begin], new]

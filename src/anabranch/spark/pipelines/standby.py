@@ -191,9 +191,9 @@ class Standby:
         return all(near)
 
     def take_over(self, epoch: int) -> Pipeline:
-        """Take the pipeline from the run that leads, and go on as it, for the host that has the query in this epoch. Raises
-        Conflict if it no longer has, or if the pipeline is no longer the one that is followed, and PipelineFailed; then the
-        checkpoints that the row names are still those to go on from."""
+        """Take the pipeline over from the leading run, and continue in its place, for the host that has the query in
+        this epoch. Raises Conflict if it no longer has, or if the pipeline is no longer the one that is followed, and
+        PipelineFailed; then the checkpoints that the row names are still those to go on from."""
         assert self._row is not None, "it was started"
         store, now = self._store, self._store.runtime.clock.now
         holder = row_of.this_process(self._token)
@@ -275,7 +275,8 @@ class Standby:
 
 
 def copy_checkpoint(leader: CheckpointFolder, sibling: str, planned: int) -> None:
-    """Copy a checkpoint as it was when Spark had planned this batch and not run it: it is the first that is repeated.
+    """Copy a checkpoint in its state after Spark planned this batch and before it ran it. This batch is the first to be
+    repeated.
 
     A file of a state's version may need other files that were written before it. So those are listed afterwards."""
     known = {name for name in leader.files() if _is_before(name, planned)}

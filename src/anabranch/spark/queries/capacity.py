@@ -20,8 +20,8 @@ _MEMORY_LIMITS: Final = ("memory.max", "memory/memory.limit_in_bytes")
 def machine_capacity(
     cpus: float | None = None, memory: int | None = None, groups: Collection[str] | None = None
 ) -> HostCapacity:
-    """What is given, and of this machine what is not: all processors that this process may use, and four fifths of the
-    memory. `groups` are those that the host serves, None or empty: all."""
+    """The given capacity. What is not given is taken from this machine: all processors that this process may use, and
+    four fifths of the memory. `groups` are those that the host serves, None or empty: all."""
     return HostCapacity(
         _cpus() if cpus is None else cpus,
         int(_memory() * _SHARE) if memory is None else memory,

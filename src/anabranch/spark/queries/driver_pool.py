@@ -73,8 +73,8 @@ class DriverPool:
         return driver
 
     def for_question(self) -> DriverProcess | None:
-        """A driver that has started, and may answer what concerns any query; None while there is none. If there is none at
-        all, one is started, which then is a spare one."""
+        """A driver that has started and may answer questions about any query; None while there is no such driver. If
+        there is none at all, one is started, which then is a spare one."""
         drivers = [*self._spares, *(each for each in self._with_queries if each.owner and each.owner.query is None)]
         if not drivers:
             self._start_spare(warm=False)
@@ -137,7 +137,7 @@ class DriverPool:
         return [each for each in (*self._with_queries, *self._spares) if not each.ready]
 
     def end(self) -> None:
-        """End all: those with queries once they have closed the store, the others at once."""
+        """End all drivers: drivers with queries once they have closed the store, the others at once."""
         for driver in (*self._with_queries, *self._spares, *self._with_standbys):
             driver.end(_EXIT_S if driver in self._with_queries else 0.0)
 

@@ -33,8 +33,8 @@ DriverEvent = tuple["DriverProcess", dict[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class DriverOwner:
-    """Whose queries a driver runs, and nothing else: those of a group, or of it the one `query`, or of that one `version`, so
-    that no process ever has the code of two."""
+    """Which queries a driver may run: all of a group, or only the one `query`, or only the one `version` of it, so that
+    no process ever has the code of two versions."""
 
     group: str
     query: str | None = None

@@ -1,7 +1,7 @@
 """The hot standbys that a host has: each follows the run of a query in a driver other than the one that runs it.
 
-A host has a hot standby by a lease of its own in the query's row. Hosts that do not run the query take it first; the host
-that runs it takes it if no other one does, which protects from the end of the driver alone."""
+A host has a hot standby by a lease of its own in the query's row. Hosts that do not run the query take it first; the
+host that runs it takes it if no other one does; this protects only against the end of the driver."""
 
 from __future__ import annotations
 

@@ -68,8 +68,9 @@ class Idleness:
 
 @dataclass(frozen=True, slots=True)
 class MarkerOption:
-    """When a source whose watermark is delayed by `delay_us` yields markers. The source's option `markers`. With `ask_us` it
-    yields one without effect on the watermark when there were no events for so long, so that a micro-batch runs."""
+    """Options of the markers of a source whose watermark is delayed by `delay_us`. The source's option `markers`. With
+    `ask_us` it yields one without effect on the watermark when there were no events for so long, so that a micro-batch
+    runs."""
 
     delay_us: int
     closing: WindowClosing | None = None

@@ -1,4 +1,5 @@
-"""Reads that several queries of one driver share: what one has read of a stream's newest events, the others take from a file.
+"""Reads that several queries of one driver share: what one has read of a stream's newest events, the others take from a
+file.
 
 Each micro-batch of each query reads its range of a stream in a task of its own, in any of several processes. Queries that
 read the same stream ask for nearly the same ranges at nearly the same time. While at least two do
@@ -8,7 +9,7 @@ and what is asked of the store does not grow with the number of queries.
 
 A lock for each segment makes the second of two tasks wait for the first one's piece instead of reading the same. Pieces are
 small and removed after half a minute. A task that has waited for some seconds, as for a process that was stopped, reads by
-itself. Long ranges are history, which other queries don't read just then: they are not shared.
+itself. Long ranges are history, which other queries rarely read at the same time: they are not shared.
 """
 
 from __future__ import annotations

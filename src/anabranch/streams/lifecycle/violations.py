@@ -18,8 +18,8 @@ __all__ = ["need_violations_stream"]
 
 
 def need_violations_stream(txn: Writing, info: StreamInfo, name: StreamName, ident: StreamId, now: Micros) -> None:
-    """Create the stream `name` for events that break a check of `info`, under the id `ident`; or see that the one that
-    exists takes them. Raises as `Streams.add_check`."""
+    """Create the stream `name` for events that break a check of `info`, under the id `ident`; or check that the
+    existing stream can take them. Raises as `Streams.add_check`."""
     if info.schema.raw:
         raise SchemaMismatch("a raw stream has no columns to check")
     if CHECK_COLUMN in info.schema.columns.names:

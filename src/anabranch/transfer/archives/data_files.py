@@ -2,7 +2,7 @@
 
 Each is a tier-2 file (`log.parquet`) of one part, whose rows also hold their segment and offset. It ends where a block
 of the digest or the segment ends, so files and blocks can be verified one by one. A block of large events may span
-several files: each digests what it holds of the block, and the whole block is digested over all of them.
+several files: each digests its part of the block, and the digest of the whole block covers all of them.
 """
 
 from __future__ import annotations

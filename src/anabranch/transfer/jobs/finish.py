@@ -1,4 +1,4 @@
-"""The last transaction of a job, which turns what was written into the result."""
+"""The last transaction of a job: it makes the written logs the result."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def head(store: Store, stream: StreamId) -> int:
 
 
 def wait(store: Store, stream: StreamId, tail: int, wait_s: float) -> None:
-    """Return once there may be bytes after `tail`, or the stream is sealed, at the latest after `wait_s` seconds, of
-    which there are at most `limits.REMOTE_WAIT_S`."""
+    """Return once there may be bytes after `tail`, or the stream is sealed; at the latest after `wait_s` seconds, at most
+    `limits.REMOTE_WAIT_S`."""
     if not wait_s >= 0:
         raise InvalidArgument(f"expected wait_s as a number of seconds of at least 0, got {wait_s}")
     clock, waiting = store.runtime.clock, store.internals.tail

@@ -23,7 +23,7 @@ _BODY: Final = {"content": {"application/offset+octet-stream": {"schema": BINARY
 
 
 def is_upload(method: str, path: str) -> bool:
-    """Whether a request's body may be of any size: it is stored as it comes."""
+    """True if a request's body may be of any size, because it is stored while it arrives."""
     return method in ("POST", "PATCH") and _FILE.fullmatch(path) is not None
 
 

@@ -1,5 +1,5 @@
-"""`Stream-Cursor`: makes the requests of live readers that wait at the same offset alike for a while, so that a cache can
-join them, and different later, so that it does not answer them with what is over."""
+"""`Stream-Cursor`: for a while, live readers that wait at the same offset send identical requests, so that a cache can
+join them. Later the cursor changes, so that the cache does not return an outdated answer."""
 
 from __future__ import annotations
 

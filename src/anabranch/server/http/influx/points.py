@@ -77,7 +77,7 @@ class PointTable:
     they are. `new` are the columns that the stream lacks."""
 
     def __init__(self, info: StreamInfo, points: Iterable[InfluxPoint], unit: int, now: int) -> None:
-        """`unit` is that of the times in nanoseconds, `now` in microseconds the time of points without one."""
+        """`unit` is the unit of the times in nanoseconds, `now` in microseconds the time of points without one."""
         if info.schema.raw:
             raise InvalidArgument(f"'{info.name}' is a raw stream: the line protocol is for streams with columns")
         if info.schema.time is None:

@@ -1,9 +1,9 @@
 """Decides which panes of windows of a number of events are due, and of which events each is made. Pure.
 
-The windows of a key are those of `anabranch.spark.pipelines.windows.count`. One is on time with its last event; until then each
-micro-batch gives it at most one early pane. Its bounds are the earliest and the latest event time of what has come, so those of
-an early pane may be narrower than the window's. Of a window its first event never changes, so that tells windows apart.
-"""
+The windows of a key are those of `anabranch.spark.pipelines.windows.count`. One is on time with its last event; until
+then each micro-batch gives it at most one early pane. Its bounds are the earliest and the latest event time so far, so
+an early pane's bounds may be narrower than the window's. Of a window its first event never changes, so that tells
+windows apart."""
 
 from __future__ import annotations
 
