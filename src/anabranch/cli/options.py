@@ -170,7 +170,7 @@ def open_store(option: str | None, *, create: bool = False) -> Store:
 @contextmanager
 def open_catalog(option: str | None, *, create: bool = False) -> Iterator[CatalogStore]:
     """Open the catalog of the store alone: much faster than `open_store`, and enough for verbs that need no events.
-    Of a broker it is the whole store. Raises the same errors."""
+    With a broker's address it is the whole store. Raises the same errors."""
     if is_broker(store_path(option)):
         with open_store(option) as remote:
             yield cast("CatalogStore", remote)

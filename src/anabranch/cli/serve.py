@@ -201,7 +201,7 @@ def _show_requests(curl: str, http: str, stream: str | None) -> None:
 
 
 def _curl(settings: ServerSettings, serving: Serving) -> str:
-    """`curl` with what this broker asks of a caller: the authority of a made certificate, and a token."""
+    """`curl` with the options that this broker requires: the authority of a certificate that it made, and a token."""
     words = ["curl"]
     if serving.authority is not None:
         words += ["--cacert", shlex.quote(str(serving.authority))]

@@ -118,7 +118,7 @@ def details(reading: Reading, view: StreamView) -> dict[str, Any]:
 
 
 def details_from(view: StreamView, size_of: Callable[[Segment], int], **more: Any) -> dict[str, Any]:
-    """The same from what was found out already: `aliases`, `holders`, `retention`, `scaling` and `load`."""
+    """The same from values that were read already: `aliases`, `holders`, `retention`, `scaling` and `load`."""
     segments = [_segment(view, segment, size_of(segment)) for segment in view.ordered]
     return {
         **summary(view),

@@ -16,8 +16,8 @@ from anabranch.model.schema import StreamSchema
 
 
 def encode(batch: pa.RecordBatch | RawEvent) -> pa.Buffer:
-    """The batch as one encapsulated IPC message without its schema, uncompressed. Of a sliced batch only the slice is
-    written."""
+    """The batch as one encapsulated IPC message without its schema, uncompressed. If the batch is a slice, only the
+    slice is written."""
     return pa.py_buffer(batch.message) if isinstance(batch, RawEvent) else batch.serialize()
 
 

@@ -36,7 +36,7 @@ def filtered_slice(
     part: StreamSlice, kept: Mapping[SegmentId, Sequence[KeptEvents]]
 ) -> tuple[StreamSlice, list[CopiedRange] | None]:
     """The slice with nothing but the kept events, which are in offset order, and where these are now. In each segment
-    the offsets begin where they did and leave no gap: a segment of which all is kept does not change. The second
+    the offsets begin where they did and leave no gap: a segment that is kept entirely does not change. The second
     result is None if it is not known. Takes O(n log n) in spans and kept events."""
     ranges: list[CopiedRange] = []
     known = True

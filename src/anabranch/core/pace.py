@@ -41,7 +41,7 @@ class TokenBucket:
 
 
 class Pace:
-    """Keeps one consumer to a rate. After a pause it gets no more at once than what `STEP_S` allows."""
+    """Keeps one consumer to a rate. After a pause it gets at most what `STEP_S` allows at once."""
 
     def __init__(self, rate: Rate, now: float) -> None:
         self._events = _bucket(None, rate.events_per_s, now)

@@ -22,7 +22,7 @@ _ANNOUNCED_US = 30_000_000  # for which a refusal holds unless it is renewed
 @dataclass(frozen=True, slots=True)
 class HostCapacity:
     """What a host has for queries: `cpus` processors, and `memory` in bytes for drivers and queries. It takes queries of
-    `groups` only; None: of all. Raises InvalidArgument for what no host can have."""
+    `groups` only; None: of all. Raises InvalidArgument for impossible values."""
 
     cpus: float
     memory: int

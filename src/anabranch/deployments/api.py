@@ -414,8 +414,8 @@ class DeployedQueries(Displayed):
         batch_rows: int = limits.READ_ROWS_MAX,
         rate: Rate | None = None,
     ) -> Reader:
-        """Open a reader of a query's results: of the stream that it feeds, or of the one that `result` says, by its name or
-        by the number of its statement from 1. The other arguments are those of `Store.reader`.
+        """Open a reader of a query's results: of the stream that it feeds. If it feeds several, `result` selects one,
+        by its name or by the number of its statement from 1. The other arguments are those of `Store.reader`.
 
         With `follow` it waits for the results of a query that has none yet, as long as the query is to run. Raises
         QueryNotFound, NoResultsYet, InvalidArgument, and what opening a reader raises."""
@@ -453,8 +453,8 @@ class DeployedQueries(Displayed):
         rows_max: int = 100,
     ) -> CommittedState:
         """Rows of Spark's state of a statement, such as windows that are still open: as of its last committed
-        micro-batch, or of an earlier `batch` whose state Spark still has. With `key` those of which a part of the key
-        has this text; at most `rows_max` (up to `limits.DEPLOYMENT_STATE_ROWS_MAX`), in no particular order. `result`
+        micro-batch, or of an earlier `batch` whose state Spark still has. With `key` only rows whose key has a part
+        with this text; at most `rows_max` (up to `limits.DEPLOYMENT_STATE_ROWS_MAX`), in no particular order. `result`
         as in `results`.
 
         A host answers, as in `plan`; it reads the checkpoint, which takes about a second and more where the state is large.

@@ -1,5 +1,5 @@
-"""The files of a version: wheels, WebAssembly modules and resources, checked where they come in, and kept by their SHA-256
-once for all versions that have the same."""
+"""The files of a version: wheels, WebAssembly modules and resources, checked when they are uploaded, and stored once by
+their SHA-256 for all versions that have them."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ def remove(catalog: Catalog, name: str, epoch: int) -> None:
 
 
 def begin_run(catalog: Catalog, name: str, epoch: int) -> tuple[QueryRow, QueryVersion, QueryRestart | None]:
-    """What a driver is to run: the row, the version, and where it starts over; None if it goes on, or has started over
-    already. Raises Conflict."""
+    """What a driver is to run: the row, the version, and where it starts over (None if it continues, or has started
+    over already). Raises Conflict."""
     with catalog.writing(subject_of(name)) as txn:
         row = _held(txn, name, epoch)
         version, restart, pipeline = need_version(txn, name, row.version), row.restart, txn.state(PIPELINE, name)

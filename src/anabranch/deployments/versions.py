@@ -1,4 +1,4 @@
-"""New versions of queries: made of what is given and of the current version, checked and stored."""
+"""New versions of queries: made of the given values and the current version, checked and stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def version_digest(
     files: Sequence[QueryFile] | None,
     signature: str | None,
 ) -> str:
-    """The SHA-256, in hex, of what makes a version; None stands for what is not given."""
+    """The SHA-256, in hex, of the content of a version; a value that is not given is None."""
     listed = None if files is None else {file.name: file.digest for file in files}
     parts = [text, parameters, trigger_us, listed, signature]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -40,7 +40,8 @@ def next_version(
     files: tuple[QueryFile, ...] | None,
     signature: str | None,
 ) -> QueryVersion:
-    """A version that differs from the current one by what is given. Its signature stays valid if nothing signed differs."""
+    """A version that differs from the current one in the given values. Its signature stays valid if nothing signed
+    differs."""
     text = current.text if text is None else text
     parameters = dict(current.parameters) if parameters is None else parameters
     trigger_us = current.trigger_us if trigger_us is None else trigger_us

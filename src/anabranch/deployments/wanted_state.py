@@ -32,7 +32,7 @@ class NeedsChange:
         self.of(QueryNeeds())
 
     def of(self, needs: QueryNeeds) -> QueryNeeds:
-        """The needs with what is given in place of what was."""
+        """The needs, with the given values in place of the previous ones."""
         return QueryNeeds(
             needs.group if self.group is None else check_plain_name(self.group, "group"),
             needs.cpus if self.cpus is None else float(self.cpus),

@@ -115,9 +115,9 @@ class RoutedBatch:
 
 @dataclass(frozen=True, slots=True)
 class EncodedCommit:
-    """Routed batches with their bytes: durable in `blob`, or to be inlined if it is None. `bounds` covers all parts; the
-    other lists cover those that are not prewritten. `locations` and `checksums` are those of what is stored: of the
-    messages, or of the encrypted boxes that hold them."""
+    """Routed batches with their bytes: durable in `blob`, or to be inlined if it is None. `bounds` covers all parts;
+    the other lists cover those that are not prewritten. `locations` and `checksums` describe what is stored: the
+    messages, or the encrypted boxes that hold them."""
 
     batches: Sequence[RoutedBatch]
     messages: list[pa.Buffer]

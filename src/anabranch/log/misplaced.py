@@ -1,6 +1,6 @@
 """Counts the events on the wrong side of a cut at a time.
 
-Extents whose time bounds lie on the right side are not read. Of the others only the column of times is.
+Extents whose time bounds lie on the right side are not read. Of other extents only the column of times is read.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def since_horizon(catalog: Catalog) -> Earliest:
 @dataclass(frozen=True, slots=True)
 class PrewrittenMessage:
     """A message that is durable in a blob of its own. It is kept in memory too, because the blob must be written again
-    if its commit comes after the collector's horizon has passed it. `location` and `checksum` are those of what is
-    stored."""
+    if its commit comes after the collector's horizon has passed it. `location` and `checksum` describe what is stored,
+    which may be encrypted."""
 
     message: pa.Buffer
     blob: BlobEntry

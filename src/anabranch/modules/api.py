@@ -44,7 +44,7 @@ class Modules(Displayed):
         without any they are read from its custom section `anabranch`, one a line. docs/reference/wasm-abi.md says what
         a function has to look like. Nothing of the module is run.
 
-        Raises InvalidArgument for what is no such module, Conflict if another module has a function of the same name,
+        Raises InvalidArgument if it is not such a module, Conflict if another module has a function of the same name,
         TooLarge, MissingExtra.
         """
         check_plain_name(name, "module")

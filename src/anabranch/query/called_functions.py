@@ -10,5 +10,5 @@ _CALLED = re.compile(r'\b(\w+)"?\s*\(')
 
 
 def called_names(sql: str) -> frozenset[str]:
-    """The names before an opening parenthesis, in lower case; also of what is no function, as in comments."""
+    """The names before an opening parenthesis, in lower case; also where it is not a call, such as in comments."""
     return frozenset(name.lower() for name in _CALLED.findall(sql))

@@ -96,8 +96,8 @@ class ByteIndex:
         return first_at(self._logs, self._view, self._segment, behind, by_event_time=True)
 
     def chunks_at(self, position: int) -> Iterator[ByteChunk]:
-        """The chunks from the one that holds the byte on, up to the tail; where that one is gone, from the first that is
-        left. Raises as `chunks`."""
+        """The chunks from the one that holds the byte up to the tail. If that one was truncated, they begin with the
+        first that is left. Raises as `chunks`."""
         offset = self.offset_at(position)
         return iter(()) if offset is None else self.chunks(offset, self.events)
 

@@ -102,7 +102,7 @@ class _KeyTable:
         return self._opened.info.schema.columns
 
     def _read_on(self) -> StreamView:
-        """Take in what was appended since the last call. Returns the stream as it is now."""
+        """Read the events that were appended since the last call. Returns the stream as it is now."""
         cursor = self._cursor or self._begin()
         while True:
             try:

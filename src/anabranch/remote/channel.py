@@ -22,9 +22,8 @@ _UNENDING: Final = 0  # pings as long as a call is under way
 
 
 class Channel:
-    """Calls to one broker. Thread-safe. Every call raises what the broker raises, and StoreUnavailable where it does not
-    answer: also one that waits for a broker that does not even take note of it (it is stopped, or its machine is gone),
-    after about two times `silent_s`.
+    """Calls to one broker. Thread-safe. Every call raises what the broker raises, and StoreUnavailable if the broker
+    does not answer. If the broker's process is stopped or its machine is gone, that takes about two times `silent_s`.
 
     For that gRPC asks the broker's machine for a sign of life every `silent_s` while a call is under way. A server hangs
     up on who does so without calling it, so a heartbeat calls it, too."""
@@ -62,7 +61,7 @@ class Channel:
         return self._opened(writer), reader
 
     def info(self, command: Message) -> Any:
-        """Flight's description of what the command names."""
+        """Flight's description of the data that the command names."""
         descriptor = flight.FlightDescriptor.for_command(pack(command))
         with self._call():
             return self._client.get_flight_info(descriptor, self._flight_options())

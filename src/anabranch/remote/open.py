@@ -39,8 +39,8 @@ def connect(
     address `anabranch://host:port` or `anabranch+tls://host:port`, the one that a broker serves (`anabranch serve`).
     Several brokers of one store are named with commas: `anabranch://a:7410,b:7410`; the first that answers is used.
 
-    Of a broker the result is a `RemoteStore`. It has the methods of a Store, so it is typed as one; those that need the
-    store's catalog and files raise NotRemote. `token` says who calls, by default the environment variable
+    With a broker's address the result is a `RemoteStore`. It has the methods of a Store, so it is typed as one; those
+    that need the store's catalog and files raise NotRemote. `token` says who calls, by default the environment variable
     ANABRANCH_TOKEN. With TLS, `ca` is a PEM file with the certificate of the CA to trust instead of the machine's;
     `certificate` and `private_key` are the client's own. Without TLS a token is sent to this machine alone, unless
     `insecure` or ANABRANCH_INSECURE=1 says that the network is trusted. `settings` and `runtime` apply, the other

@@ -157,7 +157,7 @@ class RemoteSubscription(Displayed):
 
 
 def listen(owner: Owner, handle: Handler, wanted: Mapping[str, Any]) -> RemoteSubscription:
-    """Listen to what is `wanted`, until the store is closed or the result is called."""
+    """Listen to the `wanted` notifications, until the store is closed or the returned function is called."""
     sent = {name: to_json(value) for name, value in wanted.items()}
     subscription = RemoteSubscription(owner, handle, sent, on_close=owner.forget)
     owner.keep(subscription)

@@ -341,7 +341,7 @@ class RemoteWriter(Displayed, Closeable):
         self._queue.wait_drained()
 
     def _check_append(self, expected: int | None, count: int, error: AnabranchError | None = None) -> None:
-        """Raise for an append that has no condition or number. A number is given only to what is accepted as a whole."""
+        """Raise for an append that has no condition or number. Only an append that is accepted as a whole gets a number."""
         if self._each_numbered:
             if error is not None:
                 raise error

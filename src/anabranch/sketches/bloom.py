@@ -60,8 +60,8 @@ def build(values: Iterable[object], parts: int = PARTS) -> bytes:
 
 
 def union(sketches: Iterable[bytes | None], parts: int = PARTS) -> bytes:
-    """The filter of what is in any of them; None is left out, and of nothing it is an empty filter of so many parts. Raises
-    InvalidArgument, also if they differ in parts."""
+    """The union of the filters. Nulls are skipped; without any filter the result is an empty filter of this many parts.
+    Raises InvalidArgument, also if they differ in parts."""
     merged: _Filter | None = None
     for each in map(_read, present(sketches)):
         if merged is None:

@@ -28,7 +28,7 @@ def build(values: Iterable[object], lg_k: int = LG_K) -> bytes:
 
 
 def union(sketches: Iterable[bytes | None], *, allow_different_lg_k: bool = False) -> bytes:
-    """The sketch of what is in any of them; None is left out, and of nothing it is an empty sketch. Sketches with
+    """The union of the sketches. Nulls are skipped; without any sketch the result is empty. Sketches with
     different `lg_k` are refused, or with `allow_different_lg_k` merged with the lesser one. Raises InvalidArgument."""
     merged: hll_union | None = None
     first = LG_K

@@ -35,7 +35,7 @@ _TOP_K_SPARE: Final = 8  # Java writes so many bytes more than it needs
 
 
 def raw(sketch: object, family: int) -> bytes:
-    """The bytes of a sketch of a family. Raises InvalidArgument for another family, or for what is no sketch."""
+    """The bytes of a sketch of a family. Raises InvalidArgument for another family, or for bytes that are not a sketch."""
     wanted = _FAMILIES[family]
     if not isinstance(sketch, bytes | bytearray | memoryview):
         raise InvalidArgument(f"expected the bytes of {wanted} sketch, found {type(sketch).__name__}")

@@ -30,7 +30,7 @@ def build(values: Iterable[object], lg_k: int = LG_K) -> bytes:
 
 
 def union(sketches: Iterable[bytes | None], lg_k: int = LG_K) -> bytes:
-    """The sketch of what is in any of them; None is left out. Raises InvalidArgument."""
+    """The union of the sketches. Nulls are skipped. Raises InvalidArgument."""
     merged = theta_union(whole("lgNomEntries", lg_k, 5, 26))
     for sketch in map(_read, present(sketches)):
         merged.update(sketch)
@@ -38,7 +38,7 @@ def union(sketches: Iterable[bytes | None], lg_k: int = LG_K) -> bytes:
 
 
 def intersection(sketches: Iterable[bytes | None]) -> bytes:
-    """The sketch of what is in all of them; None is left out, and of nothing it is an empty sketch. Raises
+    """The intersection of the sketches. Nulls are skipped; without any sketch the result is empty. Raises
     InvalidArgument."""
     merged = intersection_of()
     for sketch in map(_read, present(sketches)):
@@ -47,7 +47,7 @@ def intersection(sketches: Iterable[bytes | None]) -> bytes:
 
 
 def difference(first: bytes, second: bytes) -> bytes:
-    """The sketch of what is in the first and not in the second. Raises InvalidArgument."""
+    """The difference: what is in the first sketch and not in the second. Raises InvalidArgument."""
     return _written(theta_a_not_b().compute(_read(first), _read(second)))
 
 

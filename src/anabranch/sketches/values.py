@@ -1,4 +1,4 @@
-"""Checks of what sketches are made of and asked about, shared by their kinds. Pure."""
+"""Checks of the values and arguments of sketches, shared by all kinds. Pure."""
 
 from __future__ import annotations
 

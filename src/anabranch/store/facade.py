@@ -446,8 +446,8 @@ class Store(Displayed, Closeable):
         return report
 
     def space(self) -> SpaceReport:
-        """The bytes that the store's files take up: those that streams view, and those that nothing views any more,
-        each with what keeps it and until when; see `anabranch.log.upkeep.space`."""
+        """The bytes of the store's files: those that streams view, and those that no stream views any more, with the
+        reason why these are kept and until when; see `anabranch.log.upkeep.space`."""
         self._alive()
         return measure_space(self.catalog, self.blobs, self.runtime)
 

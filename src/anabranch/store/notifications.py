@@ -251,7 +251,7 @@ class StoreNotifications(Displayed):
         return self._subscribe(handle, source, BookmarkCallbacks(bookmark.check, save), missed)
 
     def _reopen(self, last: ListenerPosition, translate: Translate) -> tuple[Notifications, Truncated | None]:
-        """Follow after the last notification a listener got. Also returns an error for what retention removed
+        """Follow after the last notification a listener got. Also returns an error if retention removed notifications
         meanwhile."""
         if last.cut.stream != self._publisher.stream():  # the stream of notifications was deleted, with its contents
             return self._open(start=HEAD, follow=True, translate=translate), None

@@ -14,8 +14,8 @@ _SECOND_US: Final = 1_000_000
 class ManualClock:
     """A `runtime.clock.Clock` that moves only when it is told to, wall time and monotonic time together.
 
-    Hand it to a store as `Runtime(clock=clock, catalog_clock=clock)`: the catalog has a clock of its own, by default
-    that of its server."""
+    Hand it to a store as `Runtime(clock=clock, catalog_clock=clock)`: the catalog has its own clock, by default its
+    server's."""
 
     def __init__(self, now_us: int = 1_700_000_000 * _SECOND_US) -> None:
         self.micros = now_us  # µs since the Unix epoch; may be set

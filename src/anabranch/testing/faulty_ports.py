@@ -1,4 +1,4 @@
-"""A catalog and a blob store that fail as a plan says, around real ones: for tests of an adapter or of what uses it.
+"""A catalog and a blob store, around real ones, that fail by a plan: for tests of an adapter or of code that uses it.
 
     plan = FaultPlan()
     gate = Gate(plan)

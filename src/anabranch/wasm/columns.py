@@ -73,7 +73,8 @@ def lay_out(column: pa.Array) -> Laid:
 
 
 def taken(kind: pa.DataType, rows: int, values: bytes, offsets: bytes | None, validity: bytes | None) -> pa.Array:
-    """A column made of what a module wrote. Raises ValueError for offsets that don't rise, or text that is not UTF-8."""
+    """A column made from the memory that a module wrote. Raises ValueError for offsets that don't rise, or text that is
+    not UTF-8."""
     bits = None if validity is None else pa.py_buffer(validity)
     if kind == BOOLEAN:
         packed = np.packbits(np.frombuffer(values, np.uint8) != 0, bitorder="little").tobytes()

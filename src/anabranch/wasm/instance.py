@@ -99,7 +99,7 @@ class WasmInstance:
     # calls
 
     def _allow(self) -> None:
-        """Let one call of what has no rows begin."""
+        """Allow one call that has no rows."""
         self._store.set_fuel(limits.MODULE_CALL_INSTRUCTIONS)
         self._store.set_epoch_deadline(CALL_TICKS)
         self._engine.begin_call()

@@ -38,8 +38,8 @@ class ByteWriter(Displayed, io.BufferedIOBase):
 
     `write` takes bytes into a buffer; `flush` returns once all of them are durable, and only durable bytes are read. A
     stream has one writer: the one opened last. Any write by an earlier writer then raises Fenced, and nothing of it is
-    stored. After an error nothing more is accepted: what is durable ends somewhere in what was not flushed, without a
-    gap. Open the stream again, and continue from its `tell`."""
+    stored. After an error nothing more is accepted. Of the bytes that were not flushed, some from the beginning may be
+    durable, without a gap. Open the stream again, and continue from its `tell`."""
 
     def __init__(
         self,

@@ -67,8 +67,9 @@ class WriterProgress:
         self._uncertain.update(logs)
 
     def reload(self) -> Routes:
-        """Resolve uncertain outcomes, with nothing in flight, and number on from what was appended. Returns the current
-        routes. Raises StreamNotFound, StreamSealed, and Fenced where another writer has taken over the name."""
+        """Resolve uncertain outcomes, with nothing in flight, and continue numbering after the appended events. Returns
+        the current routes. Raises StreamNotFound, StreamSealed, and Fenced where another writer has taken over the
+        name."""
         if self._uncertain:
             self._resolve(sorted(self._uncertain))
             self._uncertain.clear()

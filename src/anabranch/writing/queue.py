@@ -387,7 +387,7 @@ class WriterQueue:
     # recovery
 
     def _recover(self) -> None:
-        """Reload the routes, with nothing in flight, and number on from what was appended. Needs the lock."""
+        """Reload the routes, with nothing in flight, and continue numbering after the appended events. Needs the lock."""
         interruption: Exception | None = None
         try:
             try:

@@ -100,9 +100,9 @@ class Router:
         self._refusing_logs.update(logs)
 
     def reload(self) -> None:
-        """Load the stream's current segments, with nothing in flight, and number on from what was appended. Raises what
-        `WriterProgress.reload` raises, Conflict for a raw stream that has become a byte stream, and CorruptCatalog if
-        an open segment is in a log that takes no more events: retrying would never end."""
+        """Load the stream's current segments, with nothing in flight, and continue numbering after the appended events.
+        Raises what `WriterProgress.reload` raises, Conflict for a raw stream that has become a byte stream, and
+        CorruptCatalog if an open segment is in a log that takes no more events: retrying would never end."""
         routes = self._progress.reload()
         refuse_other_kind(routes.info, raw=self.schema.raw)
         self.routes = routes

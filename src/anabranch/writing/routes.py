@@ -108,8 +108,8 @@ def _bounds(
 
 
 def run_sizes(batch: pa.RecordBatch, starts: Rows, stops: Rows) -> npt.NDArray[np.int64] | None:
-    """`nbytes` of each of the runs of rows, up to rounding, all at once: one call per run would be a tenth of what a
-    commit costs for each log. None if a column's type is not simple."""
+    """`nbytes` of each run of rows, up to rounding, computed all at once: one call per run would take a tenth of a
+    commit's time per log. None if a column's type is not simple."""
     counts = stops - starts
     found = np.zeros(len(counts), dtype=np.int64)
     for column in batch.columns:

@@ -193,8 +193,8 @@ def _join_tables(tables: list[tuple[pa.Table, bool]]) -> list[tuple[pa.Table, bo
 def put_message(
     blobs: Blobs, runtime: Runtime, message: pa.Buffer, *, not_before: int
 ) -> tuple[BlobEntry, BlobLocation, int]:
-    """Write a message as one durable blob, begun at `not_before` at the earliest (µs); returns it with the place and
-    the checksum of what is stored."""
+    """Write a message as one durable blob, begun at `not_before` at the earliest (µs); returns it with the location and
+    the checksum of the stored bytes."""
     ahead = prewrite(blobs, runtime, message, not_before=not_before)
     return ahead.blob, ahead.location, ahead.checksum
 

@@ -412,7 +412,7 @@ class Writer(Displayed, Closeable):
             )
 
     def _check_numbered(self, expected: int | None, count: int, error: AnabranchError | None = None) -> None:
-        """Raise for an append that a producer can't number. A number is given only to what is accepted as a whole."""
+        """Raise for an append that a producer can't number. Only an append that is accepted as a whole gets a number."""
         if error is not None:
             raise error
         if expected is not None:

@@ -16,9 +16,8 @@ class ServerClock:
     """`runtime.clock.Clock` whose wall time is the server's. Between two readings it continues with the monotonic
     clock of this process, whose wall clock has no influence. Thread-safe.
 
-    A reading is older by the time its answer took, so the clock is late by that time, and never ahead of the server's by
-    more than what the two clocks drift apart in a minute. Of the readings of a minute the least late one counts.
-    """
+    A reading is as old as its answer took to arrive, so the clock is late by that time. It is ahead of the server's
+    clock by at most the drift of the two clocks within a minute. Within a minute, the least late reading counts."""
 
     def __init__(self, process: Clock) -> None:
         self._process = process

@@ -23,8 +23,8 @@ class GroupSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LastDelivered:
-    """The id of the last notification delivered, and a cut of the notification stream before what follows. Of a group's
-    listener also the group at that point."""
+    """The id of the last notification delivered, and a cut of the notification stream before what follows. For a
+    group's listener, also the group's state at that point."""
 
     id: int
     cut: StreamCut

@@ -51,7 +51,7 @@ class ValidatedQuery:
 
 @dataclass(frozen=True, slots=True)
 class StatementPlan:
-    """What an upgrade does with a statement, and why. `keeps state`: it goes on where it is, with its state.
+    """What an upgrade does with a statement, and why. `keeps state`: it continues where it is, with its state.
     `restarts`: it loses its state, and needs a place to start from. `refused`: nothing of the upgrade is done. `new`:
     it begins as in a first run. `removed`: it ends, and its results stay. `line` is in the new text, or for `removed`
     in the old one."""
@@ -71,7 +71,7 @@ class UpgradePlan:
 
     @property
     def restarts(self) -> tuple[str, ...]:
-        """The targets of the statements that have to be told where they begin."""
+        """The targets of the statements that need a place to start from."""
         return tuple(each.target for each in self.statements if each.verdict == "restarts")
 
     @property

@@ -11,8 +11,8 @@ from anabranch.model.ids import StreamId
 
 @dataclass(frozen=True, slots=True)
 class Replacing:
-    """The job replaces events of the stream `of`. The internal stream `stage` holds the rewritten portions. Of
-    the stream's `total` events, the times of `scanned` have been scanned."""
+    """The job replaces events of the stream `of`. The internal stream `stage` holds the rewritten portions. The times
+    of `scanned` of the stream's `total` events have been scanned."""
 
     of: StreamId
     stage: StreamId

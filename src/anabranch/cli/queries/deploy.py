@@ -107,7 +107,7 @@ def deploy(
     within seconds.
 
     A changed file becomes a new version; `rollback` returns to an older one. If the statements mean the same as before,
-    it goes on where it was. Otherwise --from says where the new version begins, without earlier state; its results
+    it continues where it was. Otherwise --from says where the new version begins, without earlier state; its results
     follow the earlier ones, or with --replace take their place.
 
     A host takes a query only if it has the processors and the memory that it needs; `queries show` says what is missing.

@@ -85,9 +85,8 @@ def state(
 ) -> None:
     """Print the last result with a key, of all that were published by now, as one line of JSON.
 
-    With --committed, print what Spark keeps for the query instead, such as windows that are still open: a line for each
-    row of its state, as of the last micro-batch; with KEY those of which a part of the key has this text. A host
-    answers.
+    With --committed, print Spark's state of the query instead, such as windows that are still open: a line for each
+    row, as of the last micro-batch; with KEY only rows whose key has a part with this text. A host answers.
 
     Examples:
 

@@ -1,5 +1,5 @@
-"""What the files of a store hold: bytes that streams view, and bytes that nothing views any more, each with what still
-keeps it and until when."""
+"""What the files of a store hold: bytes that streams view, and bytes that no stream views any more, with the reason why
+these are still kept and until when."""
 
 from __future__ import annotations
 

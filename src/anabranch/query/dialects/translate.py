@@ -36,9 +36,10 @@ class DialectOptions:
 
 
 def translate(text: str, dialect: str, form: Form | None = None, options: DialectOptions | None = None) -> str:
-    """The statements of a text in SQL of DuckDB (`query`) or of pipelines. Declarations of tables are left out but for their
-    watermarks: the streams are there with columns of their own. Without a form each statement takes the one that
-    it needs: one that writes or has windows is a pipeline's. Raises InvalidSql with the line for what has no translation."""
+    """The statements of a text in SQL of DuckDB (`query`) or of pipelines. Declarations of tables are left out but for
+    their watermarks: the streams are there with columns of their own. Without a form each statement takes the one that
+    it needs: one that writes or has windows is a pipeline's. Raises InvalidSql, with the line, for syntax that has no
+    translation."""
     if dialect not in READ_AS:
         raise InvalidArgument(f"'{dialect}' is not a supported dialect: expected one of {', '.join(DIALECTS)}")
     check_sql_text(text, what="the SQL", bytes_max=limits.SQL_BYTES_MAX)

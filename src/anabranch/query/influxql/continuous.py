@@ -55,7 +55,7 @@ def first_window(query: ContinuousQuery, now: int) -> int:
 
 def pipeline_sql(query: ContinuousQuery, database: Database, default: str) -> str:
     """The statements of the pipeline. Their first line is a comment with the continuous query. `default` is the database of
-    measurements without one. Raises InvalidSql for what can't be said in them."""
+    measurements without one. Raises InvalidSql for what a pipeline's statement can't express."""
     _check_form(query, default)
     statements = [_statement(query, each, database, default) for each in _sources(query, database, default)]
     return f"{_COMMENT}{continuous_text(query, default)}\n" + ";\n\n".join(statements) + ";\n"
@@ -68,7 +68,7 @@ def _interval(query: ContinuousQuery) -> tuple[int, int]:
 
 
 def _check_form(query: ContinuousQuery, default: str) -> None:
-    """Raise InvalidSql for what has no measurements to do with."""
+    """Raise InvalidSql for clauses that a continuous query can't have, whatever its measurements."""
     select, (interval, _) = query.select, _interval(query)
     if query.every is not None and query.every < interval:
         raise InvalidSql(

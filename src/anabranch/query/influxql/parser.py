@@ -354,7 +354,7 @@ class _InfluxqlParser(ExpressionParser):
 
 
 def _database_and_policy(names: list[str]) -> tuple[str | None, str | None]:
-    """Of what is written before the name of a measurement: `policy`, or `database.policy`."""
+    """The database and the policy before the name of a measurement, from `policy` or `database.policy`."""
     database = names[0] if len(names) == 2 else None
     return database, (names[-1] or None) if names else None
 

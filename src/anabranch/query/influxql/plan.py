@@ -32,8 +32,8 @@ from anabranch.query.influxql.windows import Windows, check_windows
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A call or a reference whose values a query has to return. `beyond`: those of the window beside the time range too,
-    for the first result of a function over neighbours is made of them."""
+    """A call or a reference whose values a query has to return. `beyond`: also the values of the window just outside
+    the time range, which the first result of a function over neighbours needs."""
 
     expression: Expression
     beyond: bool = False
@@ -84,8 +84,9 @@ class SelectPlan:
 
 
 def planned(select: Select, now: int, *, bounds: TimeRange = ALL_TIMES, inherited: bool = False) -> SelectPlan:
-    """The plan of a statement whose wildcards are written out. Of a subquery `bounds` are the times that the outer statement
-    reads, and `inherited` says that the interval is that statement's. Raises InvalidSql for one that has no meaning."""
+    """The plan of a statement whose wildcards are written out. For a subquery, `bounds` are the times that the outer
+    statement reads; `inherited` is true if the interval is the outer statement's. Raises InvalidSql for one that has no
+    meaning."""
     own, condition = split_condition(select.where, now, select.zone)
     times = own.within(bounds)
     grouping, windows = select.grouping, None

@@ -24,9 +24,9 @@ from anabranch.query.influxql.syntax import (
 
 @dataclass(frozen=True, slots=True)
 class PreparedSelect:
-    """A statement whose wildcards are written out, with what it reads. `names` are those of the columns of its result.
-    As a source of another statement its columns are `fields`, and the tags that it groups by are `tags`; fields that have no
-    values are left out."""
+    """A statement whose wildcards are replaced by names, with the measurements and subqueries that it reads. `names`
+    are those of the columns of its result. As a source of another statement its columns are `fields`, and the tags that
+    it groups by are `tags`; fields that have no values are left out."""
 
     select: Select
     sources: tuple[Measurement | PreparedSelect, ...]

@@ -1,4 +1,4 @@
-"""The types of what a SELECT returns, for those that read it."""
+"""The types of the columns of a SELECT, for outer statements."""
 
 from __future__ import annotations
 

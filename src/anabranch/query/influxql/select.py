@@ -100,8 +100,8 @@ class _Outer:
 
 
 class _OrderedRow(NamedTuple):
-    """A row of a subquery. It comes after those of smaller `group`, the tags by which the outermost statement groups, then of
-    an earlier window, then of smaller tags."""
+    """A row of a subquery. Rows are ordered by `group` (the tags by which the outermost statement groups), then by
+    window, then by tags."""
 
     group: tuple[str, ...]
     window: int
@@ -180,7 +180,8 @@ def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int
 
 
 def _within(source: PreparedSelect, outer: _Outer) -> tuple[Select, bool]:
-    """The statement with what it takes from the outer one, and whether it takes the interval. Raises InvalidSql."""
+    """The statement with the settings that it inherits from the outer one, and whether it inherits the interval. Raises
+    InvalidSql."""
     statement, own = source.select, source.select.grouping
     if statement.ordered and statement.descending != outer.descending:
         raise InvalidSql("subqueries must be ordered in the same direction as the query itself")

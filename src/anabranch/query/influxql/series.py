@@ -1,4 +1,4 @@
-"""Makes the rows of a SELECT of what DuckDB returns: fills windows, applies functions over neighbours and arithmetic."""
+"""Makes the rows of a SELECT from DuckDB's result: fills windows, applies functions over neighbours and arithmetic."""
 
 from __future__ import annotations
 

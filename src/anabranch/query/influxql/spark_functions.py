@@ -91,7 +91,7 @@ class WindowSql:
         self._fill = fill
 
     def value(self, expression: Expression) -> str:
-        """The value of an expression. Raises InvalidSql for what can't be said."""
+        """The value of an expression. Raises InvalidSql for what Spark's SQL can't express."""
         match expression:
             case Constant(bool()) | Constant(str()):
                 raise InvalidSql("expected functions and numbers in the SELECT of a continuous query")

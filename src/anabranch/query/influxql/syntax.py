@@ -140,8 +140,8 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW, of what `what` says: DATABASES, MEASUREMENTS, TAG KEYS, TAG VALUES, FIELD KEYS, SERIES, RETENTION POLICIES
-    and others. `keys` is the operator and operand of WITH KEY and WITH MEASUREMENT."""
+    """A SHOW statement. `what` is its object: DATABASES, MEASUREMENTS, TAG KEYS, TAG VALUES, FIELD KEYS, SERIES,
+    RETENTION POLICIES and others. `keys` is the operator and operand of WITH KEY and WITH MEASUREMENT."""
 
     what: str
     database: str | None = None

@@ -1,4 +1,4 @@
-"""WebSocket connections: uvicorn's protocol, with what the scope of other calls has."""
+"""WebSocket connections: uvicorn's protocol, with the same additions to the scope as for other calls."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _ENDED: Final = (StreamNotFound, StreamSealed, Closed, Conflict, AppendRefused, 
 
 
 class AcceptedBatch(NamedTuple):
-    """What was handed to a writer of a batch: so many events; `ack` is None if none of them is kept."""
+    """The part of a batch that was handed to a writer, as a number of events. `ack` is None if none of them is kept."""
 
     ack: BatchAck | None
     events: int

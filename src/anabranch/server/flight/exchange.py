@@ -45,7 +45,7 @@ class Session(Protocol):
         ...
 
     def tell(self, message: Frame) -> None:
-        """Take note of what the client tells."""
+        """Handle a message that the client sends unasked."""
         ...
 
     def authorize(self) -> None:

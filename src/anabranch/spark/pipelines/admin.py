@@ -90,9 +90,9 @@ class StreamRemoval:
 
 
 def plan_removal(store: Store, row: PipelineRow, *, results: bool, late: bool) -> StreamRemoval:
-    """Which of the pipeline's streams would be deleted: those of its `results` and of its `late` events that it created
-    and that no other pipeline feeds. Streams are identified by id: renamed ones count, and a stream that merely has the
-    name of one of them does not."""
+    """The pipeline's streams that would be deleted: the streams of its `results` and of its `late` events, if it
+    created them and no other pipeline feeds them. Streams are identified by id: renamed ones count, and a stream that
+    merely has the name of one of them does not."""
     feeders = StreamFeeders.beside(store, row.name)
     deleted: dict[str, StreamId] = {}
     kept: dict[str, str] = {}

@@ -2,8 +2,8 @@
 
 As long as the run follows, the leader publishes them. The standby computes them nevertheless, because that keeps its
 state equal to the leader's. It keeps them in Spark's memory until the leader is done with the batch: if the leader ends
-before, they are published under the same number without being computed again. Of a batch that the leader is done with
-already, nothing is kept, so a standby that is behind needs less time for a batch than its leader did."""
+before, they are published under the same number without being computed again. For batches that the leader has already
+finished, no results are kept, so a standby that is behind needs less time per batch than its leader."""
 
 from __future__ import annotations
 

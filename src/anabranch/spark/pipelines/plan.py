@@ -120,8 +120,8 @@ def _delay(statement: Statement, name: StreamName, source: Step | None) -> int:
 
 
 def _fingerprint(statement: Statement) -> str:
-    """A digest of what a checkpoint depends on: everything but comments, layout, the trigger, the idle time and when load is
-    shed."""
+    """A digest of everything that a checkpoint depends on: everything but comments, layout, the trigger, the idle time
+    and when load is shed."""
     free = ("trigger_us", "idle_us", "shed", "start_query")
     options = {name: value for name, value in asdict(statement.options).items() if name not in free}
     if options["shed_priority"] is None:  # digests are kept, also those from before this option

@@ -1,6 +1,6 @@
 """Chooses the pool of Spark's scheduler in which a query's tasks wait for a processor.
 
-Of the pools with the fewest running tasks, Spark's fair scheduler always takes the one whose name comes first
+Among the pools with the fewest running tasks, Spark's fair scheduler always takes the first by name
 (`FairSchedulingAlgorithm`). If more pools than processors are busy, the last names never get one: with a pool for each
 query, eight queries with a micro-batch each second kept two processors from a ninth for minutes. With at most as many
 pools as processors, each pool gets its share. Within a pool the oldest micro-batch comes first, so no query waits for

@@ -51,16 +51,15 @@ class StatementOptions:
 class Statement:
     """One `CREATE STREAM`. `query` is Spark SQL over the views named in `sources` and `tables`.
 
-    `sources` (read as streams) and `tables` (two-part names, read as they are now) map a view's name to a stream's.
-    If a name in `tables` is not a stream, `without_tables` restores it in the query. `has_versions` says which of these are
-    read as `VERSIONS scope.name`: each row with the times from and until which it is its key's newest. `line` and `query_line`, where the
-    statement and its query begin, count from 1. `intervals_us` is the sum of the interval literals in the query.
-    `arguments` are the values of the parameters that it names. `windowed` are the parts of a query whose windows Spark
-    does not compute. `reads` is how often it reads streams: a join of a stream with itself reads one source twice.
-    `sides` are its side outputs, `feedback` those of its outputs that lead back to it, and `late_into` the stream of its late
-    events if it names one. `functions` are those of the file that it uses; `handler`, one of these, makes its result of the
-    query's rows.
-    """
+    `sources` (read as streams) and `tables` (two-part names, read as they are now) map a view's name to a stream's. If
+    a name in `tables` is not a stream, `without_tables` restores it in the query. `has_versions` says which of these
+    are read as `VERSIONS scope.name`: each row with the times from and until which it is its key's newest. `line` and
+    `query_line`, where the statement and its query begin, count from 1. `intervals_us` is the sum of the interval
+    literals in the query. `arguments` are the values of the parameters that it names. `windowed` are the parts of a
+    query whose windows Spark does not compute. `reads` is how often it reads streams: a join of a stream with itself
+    reads one source twice. `sides` are its side outputs, `feedback` its outputs that lead back to it, and `late_into`
+    the stream of its late events if the statement names one. `functions` are those of the file that it uses; `handler`,
+    one of these, makes its result of the query's rows."""
 
     target: StreamName
     options: StatementOptions

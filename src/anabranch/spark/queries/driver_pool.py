@@ -35,7 +35,7 @@ class DriverPool:
 
     @property
     def standby_owners(self) -> set[DriverOwner]:
-        """Of the drivers that have hot standbys alone."""
+        """The owners of drivers that have only hot standbys."""
         return {each.owner for each in self._with_standbys if each.owner is not None}
 
     def for_query(self, owner: DriverOwner) -> DriverProcess:
@@ -97,10 +97,10 @@ class DriverPool:
         return how
 
     def keep_spares(self, busy: Collection[DriverProcess], *, idle_max: int | None, more: bool) -> None:
-        """End the drivers that are no longer `busy` with queries or standbys. One of the default group is kept for the group's
-        next query if it has no other one, or becomes a spare one; no driver goes from one group to another. Of those that
-        are kept at most `idle_max` stay; None: all. With `more` start a spare one if one is missing and may stay, unless
-        another driver starts, which it would slow down."""
+        """End the drivers that are no longer `busy` with queries or standbys. One of the default group is kept for the
+        group's next query if it has no other one, or becomes a spare one; no driver goes from one group to another. Of
+        the kept drivers at most `idle_max` stay; None: all. With `more` start a spare one if one is missing and may
+        stay, unless another driver starts, which it would slow down."""
         default = DriverOwner(DEFAULT_GROUP)
         has_default = any(each.owner == default for each in self._with_queries if each in busy)
         for drivers in (self._with_queries, self._with_standbys):

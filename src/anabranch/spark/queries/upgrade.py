@@ -39,7 +39,7 @@ _STATEFUL: Final = (
 
 def plan_upgrade(row: PipelineRow | None, versions: Sequence[QueryVersion], after: Sequence[Step]) -> UpgradePlan:
     """What becomes of each statement of a query, whose pipeline is `row`, when it runs `after`. `versions` are those that
-    are kept. Raises InvalidArgument if none of them is the one that the checkpoints belong to."""
+    are kept. Raises InvalidArgument if the checkpoints belong to none of them."""
     if row is None or not row.outputs or not any(output.checkpoint for output in row.outputs):
         return UpgradePlan(0, tuple(_new(step) for step in after))
     number, before = _before(row, versions)

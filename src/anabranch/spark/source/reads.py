@@ -94,7 +94,7 @@ def reads_of(store: Store) -> StreamReads:
 
 
 class _OwnReads:
-    """Of a store that this process has open."""
+    """Reads of a store that this process has open."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

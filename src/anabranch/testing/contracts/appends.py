@@ -273,7 +273,7 @@ class AppendContract:
                 raise
 
     def test_commits_of_two_processes_agree_with_the_oracle(self) -> None:
-        """Each decides by what the other one committed, however little it reads again."""
+        """Each decides with the other's commits in view, however little it reads again."""
         other = self.again()
         if other is None:
             return

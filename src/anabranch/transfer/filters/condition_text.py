@@ -23,9 +23,9 @@ _WITH: Final = re.compile(r"\bWITH\b(?!\s+TIME\b)", re.IGNORECASE)
 
 
 def check_condition_text(where: str) -> None:
-    """Raises InvalidSql for what takes DuckDB's parser minutes or all memory: a quote, a comment or a bracket that is not
-    closed; brackets in each other beyond some depth; and WITH, of which each one within another takes six times as much.
-    TooLarge."""
+    """Raises InvalidSql for texts for which DuckDB's parser would need minutes or all memory: an unclosed quote,
+    comment or bracket; brackets nested beyond some depth; and WITH, where each level of nesting takes six times as
+    much. TooLarge."""
     check_sql_text(where, what="the condition", bytes_max=limits.SQL_BYTES_MAX)
     left = _QUOTED.sub(" ", where)
     if _OPEN.search(left):

@@ -218,7 +218,7 @@ def keys_condition(keys: Sequence[Any], schema: StreamSchema) -> str:
 
 
 def both_conditions(where: str | None, keys: Sequence[Any], schema: StreamSchema) -> str:
-    """The condition for what a caller passes, as `EventFilter.where` has it. Raises InvalidArgument, InvalidKey."""
+    """The condition for a caller's arguments, in the form of `EventFilter.where`. Raises InvalidArgument, InvalidKey."""
     chosen = [where.strip() if isinstance(where, str) else where] if where is not None else []
     if not isinstance(keys, Sequence) or isinstance(keys, str) or keys:
         chosen.append(keys_condition(keys, schema))

@@ -15,7 +15,7 @@ Edges = tuple[int, int]
 
 
 class KnownRepeats:
-    """Finds them with catalog reads alone. Memory: the edges of what was viewed, and at most
+    """Finds them with catalog reads alone. Memory: the edges of the viewed positions, and at most
     `limits.KNOWN_MESSAGES_MAX` messages."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def parts_of(viewed: Sequence[Edges], start: int, stop: int) -> Iterator[tuple[i
 
 
 def _include(viewed: list[Edges], start: int, stop: int) -> None:
-    """Add positions to what was viewed, merging neighbours."""
+    """Add positions to the viewed ones, merging neighbours."""
     apart = [each for each in viewed if each[1] < start or each[0] > stop]
     touching = [each for each in viewed if not (each[1] < start or each[0] > stop)]
     low = min([start, *(each[0] for each in touching)])

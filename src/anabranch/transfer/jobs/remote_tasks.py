@@ -22,7 +22,7 @@ from anabranch.transfer.jobs.record import JobRange
 @dataclass(frozen=True, slots=True)
 class TaskContext:
     """The context in which a process moves a bundle: the run's control, the lease, the memory gauge, and the callback
-    for what was moved."""
+    for progress."""
 
     control: RunControl
     hold: HeldLease

@@ -126,7 +126,7 @@ def _streams(broker: Broker, principal: Principal) -> Iterator[StreamInfo]:
 
 
 def _is_ours(command: sql.CommandGetDbSchemas | sql.CommandGetTables) -> bool:
-    """False if the command asks for what is in another catalog, or in none."""
+    """False if the command asks for another catalog, or for objects without one."""
     return not command.HasField("catalog") or command.catalog == DATABASE
 
 

@@ -69,7 +69,7 @@ def tags_of(asked: NewUpload) -> dict[str, str]:
 
 def load(front: HttpFront, name: str) -> Upload:
     """The upload as of now. One that has all its bytes is finished here, wherever its last request broke off. Raises
-    StreamNotFound, InvalidArgument for a stream of another kind, HttpRefusal if its bytes are not those of its digest, or
+    StreamNotFound, InvalidArgument for a stream of another kind, HttpRefusal if its bytes do not match its digest, or
     if it has expired."""
     info = front.store.streams.get(name)
     found = _as_of_now(front.store, info)

@@ -1,8 +1,7 @@
 """A page on which a person uploads a file: it needs nothing but this server, and uses the routes that tus clients use.
 
-The page remembers in the browser what it has begun. After a lost connection it goes on by itself; after a reload, once the
-same file is chosen again, since a browser lets a page read a file only when it was chosen.
-"""
+The page remembers in the browser what it has begun. After a lost connection it continues automatically. After a reload
+the same file must be chosen again, because a browser lets a page read a file only once it was chosen."""
 
 from __future__ import annotations
 
@@ -128,7 +127,7 @@ async function upload(name, file, run) {
 
 async function start(file) {
   const name = get("name").value.trim();
-  if (!/^[^/]+\\/[^/]+$/.test(name)) return say("Say first where it is to be stored, as scope/name.");
+  if (!/^[^/]+\\/[^/]+$/.test(name)) return say("First enter where to store it, as scope/name.");
   if (busy) return;
   const run = ++runs;
   [last, busy] = [file, true];
@@ -146,8 +145,8 @@ get("stop").onclick = () => {
   busy = false;
   runs++;
   request.abort();
-  get("stop").textContent = "Go on";
-  say("Stopped. What was sent is kept.");
+  get("stop").textContent = "Resume";
+  say("Stopped. The part that was sent is kept.");
 };
 get("file").onchange = () => { if (get("file").files.length) start(get("file").files[0]); };
 document.ondragover = (event) => { event.preventDefault(); get("drop").classList.add("over"); };
@@ -160,7 +159,7 @@ document.ondrop = (event) => {
 const [name, entry] = Object.entries(remembered()).pop() || [];
 if (name) {
   get("name").value = name;
-  say(`${entry.file} is not finished: choose it again, and it goes on where it stopped.`);
+  say(`${entry.file} is not finished: choose it again to continue where it stopped.`);
 }
 """
 _PAGE: Final = f"""<!doctype html>
@@ -169,7 +168,7 @@ _PAGE: Final = f"""<!doctype html>
 <style>{_STYLE}</style>
 <h1>Upload a file</h1>
 <label>Where to, as scope/name <input id="name" autocomplete="off" placeholder="iot/firmware"></label>
-<label>Token, if the broker wants one <input id="token" type="password" autocomplete="off"></label>
+<label>Token, if the broker requires one <input id="token" type="password" autocomplete="off"></label>
 <label id="drop" class="drop">Drop a file here, or choose one <input id="file" type="file"></label>
 <div id="work" hidden><progress id="bar" value="0" max="1"></progress> <button id="stop" type="button">Stop</button></div>
 <p role="status"><span id="said"></span><a id="link" hidden>Download it</a></p>

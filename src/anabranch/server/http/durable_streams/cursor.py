@@ -13,7 +13,7 @@ _JITTER_S: Final = 3_600
 
 
 def response_cursor(asked: str | None) -> str:
-    """The number of the interval that it is now, or a later one than what the caller sent."""
+    """The number of the present interval, but always later than the number that the caller sent."""
     now = int((time.time() - _EPOCH_S) // _INTERVAL_S)
     if asked is None or not (asked.isascii() and asked.isdigit() and len(asked) < 16) or int(asked) < now:
         return str(now)

@@ -1,4 +1,4 @@
-"""`GET /streams/…?live=long-poll`: waits at the tail for what comes next."""
+"""`GET /streams/…?live=long-poll`: waits at the tail for the next messages."""
 
 from __future__ import annotations
 

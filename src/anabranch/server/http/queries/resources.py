@@ -119,7 +119,7 @@ async def rollback_query(call: HttpCall) -> Response:
 
 
 async def upgrade_query(call: HttpCall) -> Response:
-    """Deploy a new version that keeps the state of what has not changed; with `replay`, recompute all results, and
+    """Deploy a new version in which unchanged statements keep their state; with `replay`, recompute all results, and
     answer 202 with the query that does so."""
     members = await arguments_of(call)
     if isinstance(members, Mapping) and members.get("replay") is not None:
@@ -145,7 +145,7 @@ async def validate_query(call: HttpCall) -> Response:
 
 
 async def get_committed_state(call: HttpCall) -> Response:
-    """Rows of what Spark keeps for a statement."""
+    """Rows of Spark's state of a statement."""
     arguments: dict[str, Any] = {name: call.text(name) for name in ("key", "result")}
     arguments["rows_max"] = call.count("limit", 100, most=limits.DEPLOYMENT_STATE_ROWS_MAX)
     if (batch := call.text("batch")) is not None:

@@ -1,4 +1,4 @@
-"""The schemas of what the endpoints of deployed queries take and answer, in OpenAPI 3.1."""
+"""The schemas of the requests and answers of deployed queries, in OpenAPI 3.1."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The windows of a key are those of `anabranch.spark.pipelines.windows.count`. One is on time with its last event; until
 then each micro-batch gives it at most one early pane. Its bounds are the earliest and the latest event time so far, so
-an early pane's bounds may be narrower than the window's. Of a window its first event never changes, so that tells
-windows apart."""
+an early pane's bounds may be narrower than the window's. The first event of a window never changes, so it identifies
+the window."""
 
 from __future__ import annotations
 

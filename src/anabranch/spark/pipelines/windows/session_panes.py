@@ -1,11 +1,10 @@
 """Decides which panes of sessions are due, and of which events each is made. Pure.
 
-A session of a key is a run of its events of which none is more than the gap after the one before, from its first event
-to one gap after its last, as Spark has it. It is closed when the watermark reaches that end, and forgotten `late_us`
-later; an event whose own gap ended so long ago comes too late, also for a session that it would be in. Otherwise it
-extends sessions, joins them, and opens them again if they then end after the watermark: such a session has one more
-pane on time. Panes that were emitted of parts of a session stand until its next pane, which takes back all of them
-where that is asked for.
+As in Spark, a session of a key is a run of events with no pause longer than the gap. It lasts from its first event to
+one gap after its last. It is closed when the watermark reaches that end, and forgotten `late_us` later; an event whose
+own gap ended so long ago comes too late, also for a session that it would be in. Otherwise it extends sessions, joins
+them, and opens them again if they then end after the watermark: such a session has one more pane on time. Panes that
+were emitted of parts of a session stand until its next pane, which takes back all of them where that is asked for.
 
 As with other windows, sessions that the watermark of a micro-batch has reached close before its events count.
 """
