@@ -318,6 +318,7 @@ WHEEL_ENTRIES_MAX: Final = 10_000  # files in one wheel
 WHEEL_UNPACKED_BYTES_MAX: Final = 64 * MIB  # of all of them, decompressed
 WHEELS_UNPACKED_BYTES_MAX: Final = 256 * MIB  # of all wheels of one version
 TEMPLATES_MAX: Final = 1_000  # of queries that a store keeps
+CONFIGURATION_BYTES_MAX: Final = MIB  # of the file with a broker's settings
 KEY_FILE_BYTES_MAX: Final = MIB  # with keys or certificates
 SIGNATURE_FILE_BYTES_MAX: Final = 4 * KIB  # with the signature of a query
 TRUSTED_KEYS_MAX: Final = 100  # public keys whose signatures a store accepts

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from anabranch import limits
+from anabranch.cli.input_files import read_text
 from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_catalog, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
@@ -39,7 +41,7 @@ def new(
     ids = SystemIds()
     key_id = key_id or f"key-{ids.bits(_ID_BITS):08x}"
     line = new_key_line(key_id, ids)
-    old = file.read_text(encoding="utf-8") if file.exists() else ""
+    old = read_text(file, what="the key file", bytes_max=limits.KEY_FILE_BYTES_MAX) if file.exists() else ""
     if old and key_id in parse_keys(old, str(file)):
         raise InvalidArgument(f"{file} already has a key '{key_id}'")
     _write(file, line + old)

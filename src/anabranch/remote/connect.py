@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Final
 
+from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.errors.system import unavailable
 from anabranch.remote.address import BrokerAddress
 from anabranch.remote.connection import Credentials
 from anabranch.remote.store import RemoteStore
+from anabranch.runtime.bounded_files import read_bounded
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.security.exposure import is_loopback
@@ -62,6 +63,6 @@ def _read(file: File | None) -> bytes | None:
     if file is None:
         return None
     try:
-        return Path(file).read_bytes()
+        return read_bounded(file, limits.KEY_FILE_BYTES_MAX)
     except OSError as exc:
         raise unavailable(exc, f"{os.fspath(file)} can't be read") from exc

@@ -18,8 +18,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from anabranch import limits
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
+from anabranch.runtime.bounded_files import read_bounded, to_text
 from anabranch.security.exposure import is_loopback, require_safe
 from anabranch.store.addresses import MEMORY
 
@@ -250,10 +252,10 @@ def _of_file(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text())
+        return tomllib.loads(to_text(read_bounded(file, limits.CONFIGURATION_BYTES_MAX)))
     except OSError as exc:
         raise InvalidArgument(f"the configuration {file} can't be read: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise InvalidArgument(f"the configuration {file} is not TOML: {exc}") from exc
 
 
