@@ -56,6 +56,11 @@ GREEDY: Final = Hostile(
     "Java",
     restarts=True,
 )
+LONG: Final = Hostile(
+    f"CREATE STREAM out.long AS SELECT {' + '.join(['celsius'] * 5_000)} AS n FROM STREAM iot.sensors",
+    "too long or nested too deeply for Spark",
+)
+MODULE: Final = Hostile(SPINNING, "spin", {"spin.wasm": module(SPIN, memory=MEMORY, alloc=ALLOC)})
 HOSTILE: Final[Mapping[str, Hostile]] = {
     "greedy": GREEDY,
     "spinning": Hostile(
@@ -63,7 +68,7 @@ HOSTILE: Final[Mapping[str, Hostile]] = {
         "FROM STREAM iot.sensors",
         None,
     ),
-    "module": Hostile(SPINNING, "spin", {"spin.wasm": module(SPIN, memory=MEMORY, alloc=ALLOC)}),
+    "module": MODULE,
     "eat": Hostile(HANDLER.format("eat"), "MemoryError", {WHEEL: wheel({"hostile.py": CODE}, name="hostile")}),
     "die": Hostile(
         HANDLER.format("die"), "was killed", {WHEEL: wheel({"hostile.py": CODE}, name="hostile")}, restarts=True
@@ -106,7 +111,7 @@ class Neighbour:
 def test_a_neighbour_with_another_driver_is_not_disturbed(store: ab.Store, tmp_path: Path, apart: str) -> None:
     options = ("--driver-per-query",) if apart == "driver" else ()
     host = HostProcess(
-        store, tmp_path / "host.log", "--spares", "0", "--conf", "spark.executor.pyspark.memory=2g", *options
+        store, tmp_path / "host.log", "--spares", "0", "--conf", "spark.executor.pyspark.memory=3g", *options
     )
     neighbour = None
     try:
@@ -135,6 +140,11 @@ def test_queries_whose_common_driver_ends_again_and_again_get_drivers_of_their_o
     try:
         neighbour = Neighbour(store, host)
         driver = driver_of(store, "neighbour")
+        for name, each in {"long": LONG, "module": MODULE}.items():  # these end alone
+            store.queries.deploy(name, each.sql, files=each.files)
+            _wait_for_its_end(store, host, name, each)
+            neighbour.goes_on()
+        assert driver_of(store, "neighbour") == driver
         store.queries.deploy("greedy", GREEDY.sql)
         host.wait(lambda: driver_of(store, "neighbour") not in (None, driver))
         host.wait(lambda: "it gets one of its own" in host.log.read_text())
