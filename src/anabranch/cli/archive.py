@@ -94,7 +94,7 @@ def create(
 
 
 def _report_text(report: ArchiveReport) -> str:
-    there = f", {report.files_there:,} of them were there" if report.files_there else ""
+    there = f", {report.files_there:,} of them already there" if report.files_there else ""
     signed = ", signed" if report.signed_by else ""
     return (
         f"{counted(report.streams, 'stream')} with {counted(report.events, 'event')} archived to {report.place}: "

@@ -58,7 +58,7 @@ def backup(
             text = (
                 f"{counted(report.streams, 'stream')} as of {iso_time(report.taken_at)}: "
                 f"{counted(report.blobs, 'blob')} copied, {size_text(report.bytes)}; "
-                f"{report.blobs_reused:,} were there, {report.removed:,} not needed any more were removed"
+                f"{report.blobs_reused:,} already there, {report.removed:,} no longer needed and removed"
             )
     if as_json:
         print_json(result)

@@ -42,7 +42,7 @@ def restore(
     if as_json:
         print_json(asdict(report))
         return
-    there = f", {report.blobs_reused:,} were there" if report.blobs_reused else ""
+    there = f", {report.blobs_reused:,} already there" if report.blobs_reused else ""
     print_note(
         f"{counted(report.streams, 'stream')} as of {iso_time(report.taken_at)}: "
         f"{counted(report.blobs, 'blob')} copied, {size_text(report.bytes)}{there}"

@@ -6,7 +6,7 @@ One module a kind, each with the same verbs: `build` makes a sketch of values, `
     kll             quantiles and ranks of numbers
     top_k           the most frequent values
     count_min       how often a value occurs
-    bloom           whether a value was there
+    bloom           whether a value occurred
 
 The first four need the extra `sketches`. The folder `sql` has them as functions of SQL.
 """

@@ -1,6 +1,6 @@
-"""Whether a value was there, by Bloom filters that pipelines make with `bloom_sketch_agg`.
+"""Whether a value occurred, by Bloom filters that pipelines make with `bloom_sketch_agg`.
 
-A filter answers yes for every value that was there, and for others with a probability that it can tell (`error`). It
+A filter answers yes for every value that occurred, and for others with a probability that it can report (`error`). It
 has parts of 32,768 bits: by default eight, 32 KiB, for 27,000 values with 1 % of wrong answers. After a header its
 bytes are those of Spark's `BloomFilter` (version 2, in `org.apache.spark.util.sketch`), of hashes of the values' texts.
 """
@@ -77,7 +77,7 @@ def contains(sketch: bytes, value: object) -> bool:
     """False if the value was not there; true if it was, and now and then if it was not. Raises InvalidArgument."""
     filled, hashes = _read(sketch), _hashes([value])
     if not len(hashes):
-        raise InvalidArgument("whether null was there is not in a Bloom filter")
+        raise InvalidArgument("a Bloom filter does not record whether null occurred")
     places = filled.places(hashes)
     return bool((filled.words[places >> 6] >> (places & 63).astype(np.uint64) & np.uint64(1)).all())
 
@@ -89,7 +89,7 @@ def error(sketch: bytes) -> float:
 
 
 def estimate(sketch: bytes) -> int:
-    """About how many distinct values were there; the largest count that it can report, with all its bits set. Raises
+    """About how many distinct values occurred; if all bits are set, the largest count that the filter can report. Raises
     InvalidArgument."""
     filled = _read(sketch)
     size = 64 * len(filled.words)

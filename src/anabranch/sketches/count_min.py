@@ -76,7 +76,7 @@ def estimate(sketch: bytes, value: object) -> int:
     found = _read(sketch)
     keys = list(_keys([value]))
     if not keys:
-        raise InvalidArgument("how often null occurs is not in a count-min sketch")
+        raise InvalidArgument("a count-min sketch does not count nulls")
     return int(found.table[np.arange(len(found.seeds)), _cells(keys[0], found)].min())
 
 

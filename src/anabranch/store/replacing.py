@@ -207,7 +207,7 @@ class ReplacingStreams(Streams):
 
 
 def _never(txn: Writing, now: Micros) -> dict[str, Any]:
-    raise AssertionError("the request was there")
+    raise AssertionError("the request was recorded")
 
 
 def _timed(info: StreamInfo, by: str) -> None:

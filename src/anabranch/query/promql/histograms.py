@@ -34,7 +34,7 @@ def _bound(text: str) -> float | None:
 
 
 def _quantiles(wanted: Floats, bounds: Floats, counts: Floats, present: Bools) -> Floats:
-    """For each time. Times at which the same buckets are there are computed together."""
+    """The quantile at each time. Times with the same buckets are computed together."""
     found: Floats = np.full(len(wanted), np.nan)
     patterns, which = np.unique(present, axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):

@@ -47,7 +47,7 @@ class HttpCall:
         return self.stream
 
     def flag(self, name: str) -> bool:
-        """A parameter of the query that is on if it is there: `?follow`, `?follow=true`. Raises InvalidArgument."""
+        """A flag in the query string; its presence switches it on: `?follow`, `?follow=true`. Raises InvalidArgument."""
         value = self.request.query_params.get(name)
         if value is None:
             return False

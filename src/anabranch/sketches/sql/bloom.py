@@ -1,4 +1,4 @@
-"""`bloom_…`: whether a value was there. Spark has none; pipelines have `bloom_sketch_agg`."""
+"""`bloom_…`: whether a value occurred. Spark has no such functions; pipelines have `bloom_sketch_agg`."""
 
 from __future__ import annotations
 

@@ -96,16 +96,16 @@ def _as_invalid_sql(store: Store, step: Step, row: str, made: Made) -> Iterator[
 
 
 def _check_feedback(store: Store, statement: Statement, schema: StreamSchema) -> None:
-    """Check that the streams that lead back are there, and have the columns of the result. Raises InvalidSql."""
+    """Check that the streams of FEEDBACK exist, and have the columns of the result. Raises InvalidSql."""
     for each in statement.feedback:
         try:
             has = store.streams.get(each.target).schema.columns
         except NotFound as exc:
-            raise InvalidSql(f"FEEDBACK leads to a stream that exists: {exc}", line=each.line) from exc
+            raise InvalidSql(f"FEEDBACK needs a stream that exists: {exc}", line=each.line) from exc
         for column in schema.columns:
             if column.name not in has.names or has.field(column.name).type != column.type:
                 raise InvalidSql(
-                    f"'{each.target}' has no column {column.name} of type {column.type}, as the result has",
+                    f"the result has a column {column.name} of type {column.type}, which '{each.target}' lacks",
                     line=each.line,
                 )
 

@@ -66,7 +66,7 @@ INFLUX: Final[tuple[Endpoint, ...]] = (
             handler=influx_ping,
             resource="open",
             name=f"influx_ping_{method.lower()}",
-            summary="InfluxDB's check that a server is there",
+            summary="InfluxDB's health check",
             answers={"204": {"description": "It is."}, **_ERROR},
         )
         for method in ("GET", "HEAD")

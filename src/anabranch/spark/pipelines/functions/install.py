@@ -34,7 +34,7 @@ _installed: dict[str, set[str]] = {}  # archives and Spark's names of functions 
 
 def install(spark: SparkSession, functions: Sequence[DeclaredFunction], files: Mapping[str, bytes] | None) -> None:
     """Make functions known to the session, with their code from these files, by name. With None they are only good for
-    checking statements, and replace none that are there with their code. Raises InvalidSql, MissingExtra."""
+    checking statements, and replace no function that exists with its code. Raises InvalidSql, MissingExtra."""
     with _lock:
         known = _installed.setdefault(spark.sparkContext.applicationId, set())
         for archive in {each.archive for each in functions if each.archive is not None} - known:
