@@ -75,7 +75,7 @@ QUERY_AHEAD_BYTES: Final = 64 * MIB  # as soon as those read have this size, no 
 SQL_BYTES_MAX: Final = 256 * KIB  # the text of a query that may not use files
 SQL_FILE_BYTES_MAX: Final = 64 * MIB  # the text of a query that may use files
 SQL_DIGITS_MAX: Final = 1_000  # of a number in any text of SQL
-PIPE_WAIT_S: Final = 30.0  # for what is written to a pipe that stands for a file, before it is given up
+PIPE_WAIT_S: Final = 30.0  # how long a pipe given as a file may stay without data
 DIALECT_STATEMENTS_MAX: Final = 1_000  # of one text that is translated
 QUERY_PROCESSES_MAX: Final = 4  # queries that a broker runs at the same time, each in a process of its own
 SQL_STATEMENTS_KEPT: Final = 1_024  # prepared statements whose parameters a broker remembers
@@ -92,7 +92,7 @@ INFLUXQL_SUBQUERIES_MAX: Final = 100  # of one request
 INFLUXQL_SUBQUERY_DEPTH_MAX: Final = 16  # of subqueries in each other
 INFLUXQL_SUBQUERY_MEMORY_BYTES: Final = 512 * MIB  # of a process, to compute on the results of subqueries
 INFLUXQL_WINDOWS_MAX: Final = 100_000  # of one series
-INFLUXQL_ROWS_MAX: Final = 1_000_000  # that a statement returns, or takes to compute what it returns
+INFLUXQL_ROWS_MAX: Final = 1_000_000  # that a statement returns, or reads to compute its result
 PROMQL_TOKENS_MAX: Final = 1_500  # words and signs of a query
 PROMQL_DEPTH_MAX: Final = 100  # of operators, brackets and calls in each other
 PROMQL_POINTS_MAX: Final = 11_000  # of a series in the answer to a range query
@@ -206,7 +206,9 @@ CLOCKS_DIFFER_US: Final = 60 * 1_000_000  # added to that, in case processes see
 REPLACE_VIEW_EVENTS: Final = 1_024  # runs of at least this many kept events are viewed in place, never rewritten
 REPLACE_RUNS_MIN: Final = 8  # this many adjacent shorter runs are rewritten together
 REPLACE_EVENTS_MAX: Final = 65_536  # events rewritten as one log
-REPLACE_TRIES_MAX: Final = 8  # re-reads of what was appended meanwhile, before reading it under the catalog's lock
+REPLACE_TRIES_MAX: Final = (
+    8  # times that events appended meanwhile are read again before they are read under the catalog's lock
+)
 REPLACE_MOVES_MAX: Final = 4_096  # event relocations recorded for a replacement, or for a stream's last replacements
 REPLACEMENTS_KEPT: Final = 16  # of a stream, by which readers map their old positions
 
@@ -280,8 +282,8 @@ KEY_SET_AGAIN_S: Final = 10.0  # the shortest time between two fetches, where a 
 KEY_SET_ANSWER_S: Final = 10.0
 KEY_SET_BYTES_MAX: Final = MIB
 SIGNED_TOKENS_KEPT: Final = 10_000  # verified tokens that a broker remembers until they expire; as many refused ones
-AUDIT_FLUSH_S: Final = 1.0  # how often a broker writes what it noted to the audit stream
-AUDIT_PENDING_MAX: Final = 10_000  # notes that wait for it; what is more is dropped and counted
+AUDIT_FLUSH_S: Final = 1.0  # how often a broker writes its notes to the audit stream
+AUDIT_PENDING_MAX: Final = 10_000  # notes that wait to be written; further ones are dropped and counted
 AUDIT_KEPT_US: Final = 365 * 24 * 3600 * 1_000_000
 ACCESS_STALE_S: Final = 30.0  # a broker that could not read the rights for this long refuses all calls
 
@@ -355,7 +357,7 @@ RUN_TRANSACTION_KEPT_BYTES_MAX: Final = 1 * MIB  # of all its results, where the
 # Latest events by key
 LATEST_BYTES_MAX: Final = 256 * MIB  # of the latest events that a process keeps of streams
 LATEST_COMPACT_BYTES: Final = 32 * MIB  # of rows that are no longer the latest, besides as many as are
-LATEST_KEY_BYTES: Final = 150  # what a key takes in Python, about
+LATEST_KEY_BYTES: Final = 150  # the approximate memory of a key in Python
 LATEST_STREAMS_MAX: Final = 64
 
 # Arrow Flight
@@ -398,7 +400,7 @@ TAIL_ROWS_MAX: Final = 1_024  # rows in one batch of a shared tail
 TAIL_KEPT_BYTES_MAX: Final = 8 * MIB  # recent batches of a shared tail, with their encoded forms
 TAIL_LINGER_S: Final = 5.0  # how long a shared tail stays open without followers
 TAIL_WOKEN_MAX: Final = 32  # followers served one after another before the event loop looks for other work
-TAIL_SPACING_US: Final = 40  # per follower, between two deliveries to all: bounds what followers cost
+TAIL_SPACING_US: Final = 40  # per follower, between two deliveries to all: limits the cost of followers
 
 # Sessions: what a broker holds for one client while the exchange lasts
 SESSION_HEADER_BYTES_MAX: Final = MIB  # of one message, without its Arrow data
@@ -418,7 +420,9 @@ GROUP_BATCHES_AHEAD_MAX: Final = (
     1_024  # a gRPC group reader's requested batches, and its batches that are not committed
 )
 GROUP_PROCESSING_S_MAX: Final = 300.0  # a gRPC group reader whose caller asks nothing for this long leaves its group
-TRANSACTION_UNFLUSHED_BYTES_MAX: Final = 64 * MIB  # what a broker takes before a flush; most of it is in blobs by then
+TRANSACTION_UNFLUSHED_BYTES_MAX: Final = (
+    64 * MIB
+)  # what a broker accepts before a flush; most of it is in blobs already
 TRANSACTION_CLIENT_BYTES_MAX: Final = 4 * MIB  # a client that has sent more than this flushes
 BROKER_SILENT_S: Final = 0.9  # of one broker of several: after twice this its calls fail, and go to the next one
 BROKER_ALONE_SILENT_S: Final = 10.0  # the same where there is no other broker to go to

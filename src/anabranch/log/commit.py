@@ -237,7 +237,7 @@ class Committer:
                 outcomes = [old if _has_landed(old) else new for old, new in zip(outcomes, again, strict=True)]
             except AnabranchError as exc:
                 # The other batches of the commit have been decided. If they were reported as failed, their sequence
-                # numbers would be given out again, and the next events with these numbers taken for duplicates.
+                # numbers would be given out again, and the next events with these numbers would count as duplicates.
                 return [exc if _horizon(outcome) else outcome for outcome in outcomes]
         return outcomes
 
@@ -280,7 +280,7 @@ class Committer:
             with self._catalog.reading() as txn:
                 producer = txn.producer(carried.stream, carried.producer)
         except AnabranchError:
-            return None  # that it was appended is known all the same
+            return None  # it is still known that it was appended
         answer = None if producer is None else producer.answers.find(carried.epoch, carried.first, carried.last)
         return None if answer is None else answer.events
 

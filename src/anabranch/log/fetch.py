@@ -141,7 +141,7 @@ class Fetcher:
     def _open(self, key: str, expected: int) -> _OpenParquetFile:
         """Opens a file. Raises CorruptBlob if its checksum is not the expected one."""
         data = self._blobs.get(key)
-        # The pages have checksums of their own; the metadata that locates and describes them has none.
+        # The pages have their own checksums, but the metadata that locates and describes them has no checksum.
         if (key, _WHOLE) not in self._verified:
             if file_checksum(key, data) != expected:
                 raise CorruptBlob(key, "its checksum does not match its bytes")

@@ -77,7 +77,7 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
         with self._store.reader(self._name, batch_rows=_ROWS_MAX, **options) as reader:
             for batch in reader.batches():
                 yield pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
-            if reader.closed:  # with its store: the rows read so far must not be taken for all
+            if reader.closed:  # with its store: the rows read so far must not be mistaken for all
                 raise Closed("query")
 
 

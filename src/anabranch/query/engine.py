@@ -283,7 +283,7 @@ class Query(Closeable):
             return Closed("query")
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or str(error).startswith("Out of Memory Error"):
             return over_memory(str(error))
-        # DuckDB raises an OSError for what failed while a result was read.
+        # DuckDB raises an OSError for an error while a result was read.
         return (
             query_error(self._store, str(error), self._allowed) if isinstance(error, duckdb.Error | OSError) else error
         )

@@ -78,7 +78,7 @@ class ModuleFunctions:
 
         # DuckDB compares the number of parameters with the signature's.
         call.__signature__ = inspect.Signature([Parameter(each, Parameter.POSITIONAL_ONLY) for each in names])  # type: ignore[attr-defined]
-        create: Any = database.create_function  # its types lack what its documentation says
+        create: Any = database.create_function  # its type hints lack a documented argument
         create(
             inner,
             call,

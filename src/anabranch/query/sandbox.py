@@ -26,7 +26,7 @@ DATABASE: Final = "anabranch"  # so that a table may be written anabranch.scope.
 _ALLOWED: Final = frozenset(
     {"SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER", "DROP", "TRANSACTION", "RELATION"}
 )
-# A statement around a PIVOT, be it a COPY, has no kind of its own, so its first word decides.
+# A statement that contains a PIVOT, such as a COPY, has no kind of its own, so its first word decides.
 _AROUND_PIVOT: Final = frozenset({"PIVOT", "PIVOT_WIDER", "FROM", "WITH", "SELECT", "CREATE", "INSERT", "("})
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?(?:\([^()]*\)\s*)?", re.IGNORECASE)
 _FIRST_WORD = re.compile(r"\s*(\w+|\()")

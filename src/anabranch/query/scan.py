@@ -32,7 +32,7 @@ class Scans:
         self._scans: list[Scan] = []
         self._closed = False
         self._pulls = 0
-        self.failure: AnabranchError | None = None  # what a scan raised first; DuckDB passes on only its text
+        self.failure: AnabranchError | None = None  # the first error of a scan; DuckDB passes on only its text
 
     def add(self, scan: Scan) -> None:
         """Take ownership of a scan. Raises Closed once the query has ended."""

@@ -45,7 +45,7 @@ class SketchFunctions:
             return pa.chunked_array([self._scans().pull(lambda: function(*columns))])
 
         inner, names = f"sketches.{function.name}", [f'"{name}"' for name in function.parameters]
-        create: Any = self._database.create_function  # its types lack what its documentation says
+        create: Any = self._database.create_function  # its type hints lack a documented argument
         create(inner, call, None, type_name(function.result), type="arrow", null_handling="special")
         required = len(names) - len(function.defaults)
         optional = zip(names[required:], function.defaults, strict=True)

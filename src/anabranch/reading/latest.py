@@ -111,7 +111,7 @@ class _KeyTable:
                     cursor = self._begin()
                 while (found := cursor.pull()) is not None:
                     self._take(found, cursor.view)
-            except Truncated:  # while it was not looking, the stream lost what comes next
+            except Truncated:  # the stream was truncated beyond this position meanwhile
                 cursor = self._begin()
                 continue
             return cursor.view

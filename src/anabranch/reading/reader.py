@@ -308,7 +308,7 @@ class Reader(Displayed, Closeable):
     def _supplied(self, delivery: StreamDelivery | None) -> StreamDelivery | None:
         if delivery is None:
             if not self.closed and not self._supply.holds_rows:
-                # Everything delivered is handed out, and what lies after it was left out.
+                # Everything delivered is handed out; events after it were filtered out.
                 self._delivered, self._under_way = self._source.positions, None
             self._astray = False
         return delivery

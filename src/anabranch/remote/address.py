@@ -53,7 +53,7 @@ def is_broker(text: str) -> bool:
 
 def _place(text: str) -> str:
     match = _HOST.match(text)
-    if match is None:  # not quoted: what was meant as a password may stand in it
+    if match is None:  # not quoted: it may contain a password
         raise InvalidArgument(
             "the address of a broker is anabranch://host:port, with commas between several hosts; a token is passed as token="
         )

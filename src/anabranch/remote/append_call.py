@@ -112,7 +112,7 @@ class AppendCall:
             self._writer.write_with_metadata(sent.batch, sent.metadata.SerializeToString())
         except Exception as exc:
             error = from_flight(exc)
-            if type(error) is AnabranchError:  # the broker itself failed, and may have appended what it was sent before
+            if type(error) is AnabranchError:  # the broker itself failed, and may have appended earlier batches
                 raise StoreUnavailable(str(error)) from None
             raise error from None
 

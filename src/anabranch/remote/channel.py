@@ -128,7 +128,7 @@ def _options(silent_s: float) -> list[tuple[str, int]]:
     return [
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1000),
-        ("grpc.min_reconnect_backoff_ms", silent_ms * 2),  # for how long one attempt to connect goes on
+        ("grpc.min_reconnect_backoff_ms", silent_ms * 2),  # how long one attempt to connect may take
         ("grpc.keepalive_time_ms", silent_ms),
         ("grpc.keepalive_timeout_ms", silent_ms),
         ("grpc.http2.ping_timeout_ms", silent_ms),

@@ -72,7 +72,7 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
         self._attempt = 0
         self._resets: int | None = None
         self._current: GroupBatch | None = None
-        self._finishing = False  # more was requested: what was handed out is processed
+        self._finishing = False  # more was requested, so the events handed out are processed
         self._handed_out: dict[StreamSegment, int] = {}  # before the current batch
         self._processed: dict[StreamSegment, int] = {}  # the same, as far as it is processed
         self._committed: dict[StreamSegment, int] = {}  # the same, as far as it was committed

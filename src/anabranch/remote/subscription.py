@@ -76,7 +76,7 @@ class RemoteSubscription(Displayed):
                 return
             self._stopped = True
             handling = self._handling
-        if not handling:  # else the call in progress is waited for, and told to the broker, by its own task
+        if not handling:  # else its own task waits for the call in progress, and reports it to the broker
             self._end()
 
     def _end(self) -> None:

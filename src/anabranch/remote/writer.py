@@ -252,7 +252,7 @@ class RemoteWriter(Displayed, Closeable):
         except AnabranchError:
             self._end()
             raise
-        except BaseException:  # a second call does what is left
+        except BaseException:  # a second call does the rest
             self._ending = False
             raise
         self._end()

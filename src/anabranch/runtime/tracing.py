@@ -166,7 +166,7 @@ class Tracing:
         links: Sequence[Link] = (),
         error: BaseException | None = None,
     ) -> None:
-        with suppress(Exception):  # what was done does not fail because its span can't be processed
+        with suppress(Exception):  # an error in processing a span must not fail the operation
             span = self._tracer.start_span(
                 name,
                 context=None if parent else self._no_parent,

@@ -20,7 +20,7 @@ from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
-# Only signatures by a private key: a public key must never be taken for a shared secret.
+# Only signatures by a private key: a public key must never be used as a shared secret.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _KINDS: Final = ("RSA", "EC", "OKP")
 _RSA_BITS_MIN: Final = 2_048

@@ -106,7 +106,7 @@ class OidcTokens:
             return jwt.decode(
                 token,
                 key,
-                # Only what the key itself is for, not what the token says.
+                # The algorithm of the key decides, not the one that the token names.
                 algorithms=[key.algorithm_name],
                 audience=settings.audience,
                 issuer=settings.issuer,

@@ -130,7 +130,7 @@ class _Reported:
 
     def _progress(self, what: str, done: int, total: int) -> None:
         with self._changed:
-            if self._ended:  # of a job that goes on after the call that began it
+            if self._ended:  # of a job that continues after the call that began it
                 return
             self._require_client()
             self._reports.append(Message("progress", [what, done, total]))

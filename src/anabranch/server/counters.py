@@ -78,7 +78,7 @@ class Counters:
         self._cells = memoryview(mmap.mmap(descriptor, slots * _SLOT_BYTES)).cast("d")
         self._base = slot * len(_CELLS)
         for cell in range(self._base, self._base + len(_CELLS)):
-            # What a process that was killed had open is open no more; what it had counted stays.
+            # The open calls of a killed process have ended; its counts are kept.
             if cell - self._base in _GAUGES:
                 self._cells[cell] = 0.0
 

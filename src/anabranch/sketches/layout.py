@@ -31,7 +31,7 @@ _HLL_8: Final = 2
 _COMPACT: Final = 8
 _KLL_EMPTY, _KLL_SINGLE = 1, 4
 _TOP_K_EMPTY: Final = 4 | 1
-_TOP_K_SPARE: Final = 8  # Java writes so many bytes more than it needs
+_TOP_K_SPARE: Final = 8  # Java writes this many bytes more than needed
 
 
 def raw(sketch: object, family: int) -> bytes:

@@ -97,7 +97,7 @@ class ByteStreams(ByteFiles):
         tail = source.tail()
         if not 0 <= position <= tail:
             raise InvalidArgument(f"'{source.name}' holds {tail} bytes; it can't be truncated at {position}")
-        self._put_head(stream, position)  # first: whatever comes in between, nothing below it is read
+        self._put_head(stream, position)  # first, so that nothing below it is read whatever happens in between
         offset = source.offset_at(position)
         cut = source.cut(source.events - 1 if offset is None else offset)
         if cut is not None:

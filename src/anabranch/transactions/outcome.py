@@ -62,7 +62,7 @@ class TransactionOutcome(Displayed):
                 with suppress(AnabranchError):
                     self.abort(f"its commit failed: {exc}")
                 raise
-        with suppress(AnabranchError):  # then its lease expires by itself
+        with suppress(AnabranchError):  # then its lease expires
             self.abort(f"{type(error).__name__} in its with block")
 
     def _require_open(self) -> None:

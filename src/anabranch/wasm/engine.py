@@ -56,7 +56,7 @@ class WasmEngine:
             raise InvalidArgument(f"expected a module of at most {limits.MODULE_BYTES_MAX:,} bytes, got {len(code):,}")
         if code[:4] != b"\0asm":
             raise InvalidArgument("this is not a WebAssembly module: it does not begin with the bytes 00 61 73 6d")
-        # The time to compile a function rises with the square of what is nested in it.
+        # The time to compile a function rises with the square of its nesting.
         if (longest := largest_function(code)) > limits.MODULE_FUNCTION_BYTES_MAX:
             raise InvalidArgument(
                 f"expected functions of at most {limits.MODULE_FUNCTION_BYTES_MAX:,} bytes in a module, got one of {longest:,}"

@@ -295,7 +295,7 @@ def _decode_float(fields: dict[str, Json], depth: int) -> float:
 
 
 def _decode_map(fields: dict[str, Json], depth: int) -> dict[Any, Any]:
-    return {key: value for key, value in _items(fields, depth)}  # noqa: C416 - also refuses what is no pair
+    return {key: value for key, value in _items(fields, depth)}  # noqa: C416 - also refuses items that are not pairs
 
 
 def _decode_handle(fields: dict[str, Json], depth: int) -> Handle:

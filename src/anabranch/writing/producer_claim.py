@@ -46,7 +46,7 @@ def _claimed(txn: Writing, stream: StreamId, name: str, epoch: int | None, now: 
     if found is None:
         count = txn.count_producers(stream)
         if count >= limits.PRODUCERS_PER_STREAM_MAX and not _dropped_abandoned(txn, stream, now):
-            # No other is removed by itself: a repeat of its last append could no longer be distinguished from a new one.
+            # No other is removed automatically: a repeat of its last append could no longer be distinguished from a new one.
             raise Conflict(
                 f"the stream has {count:,} producers, the maximum; remove those that will not append again "
                 "(store.producers.drop)"

@@ -68,10 +68,10 @@ class WriterQueue:
         self._fence = fence
         self._lock = runtime.tasks.lock()
         self._waiting: deque[PendingBatch] = deque()
-        self._returned: dict[int, PendingBatch] = {}  # to be routed again, by the order of what they were
+        self._returned: dict[int, PendingBatch] = {}  # to be routed again, by their former order
         self._in_flight: dict[int, InFlightBatch] = {}  # by their order: those that are not settled
         self._taken: list[PendingBatch] = []  # by the last `take`, until they are known to be in a commit
-        self._order_before = 0  # what that `take` routed has a greater order
+        self._order_before = 0  # batches routed by that `take` have a greater order
         self._last_order = 0
         self._outstanding: dict[Acknowledgement, None] = {}  # not a set, whose order would differ from run to run
         self._outstanding_max = _OUTSTANDING_MIN
@@ -123,7 +123,7 @@ class WriterQueue:
         pending.atomic = True
         if pending.number is None:
             # Counted first: if this is interrupted in between, the next append is refused for the gap. The other way round
-            # it would get the same numbers, and be taken for a repeat.
+            # it would get the same numbers, and count as a repeat.
             self.next_number += pending.appends
             pending.number = self.next_number - pending.appends
 
@@ -332,7 +332,9 @@ class WriterQueue:
                 self._returned[routed.order] = routed.to_route_again()
         else:
             if refused.reason in _MISNUMBERED:
-                self._progress.mark_uncertain(part.log for part in routed.parts)  # number on from what the log knows
+                self._progress.mark_uncertain(
+                    part.log for part in routed.parts
+                )  # continue numbering after the log's last number
             self._report_refusal(routed, self._error_for(routed, refused))
 
     def _error_for(self, routed: InFlightBatch, refused: Refused) -> AnabranchError:
@@ -358,7 +360,7 @@ class WriterQueue:
 
     def _report_refusal(self, routed: InFlightBatch, error: AnabranchError) -> None:
         if routed.producer is not None and self.fatal is None:
-            self.fatal = error  # a later append must not take its number: it would be taken for a repeat of this one
+            self.fatal = error  # a later append must not take its number: it would count as a repeat of this one
         self._barrier = self._gap = True
         self.refusals.add(error)  # first: `flush` reads it as soon as the acknowledgements are done
         routed.record_refusal(error)

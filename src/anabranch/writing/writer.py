@@ -357,7 +357,7 @@ class Writer(Displayed, Closeable):
         if now < self._fresh_until:
             return
         self._fresh_until = now + limits.SCHEMA_FRESH_S
-        with suppress(AnabranchError):  # what makes the catalog unreadable is answered where it matters
+        with suppress(AnabranchError):  # a catalog that can't be read is reported where it matters
             self._refresh_schema(self._schema)
 
     def _refresh_schema(self, known: StreamSchema) -> bool:

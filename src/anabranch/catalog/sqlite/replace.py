@@ -130,7 +130,7 @@ def _swap(new: Path, old: Path, runtime: Runtime) -> None:
     """Rename the old catalog to its backup name and the new one to `catalog.db`. The caller holds the folder's lock."""
     _require_unused(old)
     old_name = f"{FILE}.old-{runtime.clock.now():016x}"
-    # The database is moved first: a database without its write-ahead log could be taken for a sound one, while a crash
+    # The database is moved first: a database without its write-ahead log could be mistaken for an intact one, while a crash
     # after this step leaves a missing catalog. No log may be left for the new database, which would use it as its own.
     for side in ("", *_SIDES):
         if (file := old.with_name(FILE + side)).exists():

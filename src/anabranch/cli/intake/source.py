@@ -69,7 +69,7 @@ class IntakeSource(Closeable):
         """Returns the whole input as a seekable file: a pipe is first copied to an unnamed file."""
         if self.size is not None and not self._packed:
             return self._raw
-        whole: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as what reads from it
+        whole: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as its reader
         while data := self.read():
             whole.write(data)
             if self._packed and whole.tell() > limits.UNPACKED_BYTES_MAX:

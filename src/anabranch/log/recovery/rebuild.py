@@ -217,7 +217,7 @@ def _is_known(part: Mapping[str, Any], snapshot: Reading) -> bool:
     if "stop" in part:  # compacted: known if the log has these positions
         return bool(part["stop"] <= state.length)
     if state.sealed:
-        return True  # what was not in it by then was refused
+        return True  # appends that are not in it were refused
     if part.get("writer") is None:
         return False
     progress = snapshot.progress(log, WriterId(part["writer"]))

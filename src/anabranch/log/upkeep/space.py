@@ -28,7 +28,7 @@ from anabranch.model.ids import BlobId, LogId, Micros, StreamId
 from anabranch.model.stream import Extent, Span
 from anabranch.runtime.ports import Runtime
 
-_INDEX_BYTES: Final = 1024  # what the header of a tier-1 blob may take up without a look at it
+_INDEX_BYTES: Final = 1024  # the assumed size of a tier-1 blob's header, which is not read
 
 
 class PinnedBytes(NamedTuple):

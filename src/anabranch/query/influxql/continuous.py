@@ -181,7 +181,7 @@ def _options(query: ContinuousQuery) -> str:
     interval, _ = _interval(query)
     if query.lasting is None:
         return f"time = {quoted(_TIME)}"
-    # A window is computed for the last time so long after its end.
+    # How long after its end a window is computed for the last time.
     delay = (query.lasting - interval) // US
     return f"time = {quoted(_TIME)}, watermark = '{span(delay) if delay else '0 seconds'}'"
 

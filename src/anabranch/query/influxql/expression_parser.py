@@ -138,7 +138,7 @@ class ExpressionParser:
                     raise self.unexpected("regex")
             else:
                 right = self._expression(precedence + 1)
-            # Each makes the tree one deeper, which whatever walks it recurses into.
+            # Each makes the tree one level deeper, and code that walks it recurses.
             self._operators += 1
             if self._operators > limits.INFLUXQL_OPERATORS_MAX:
                 raise self.refused(f"an expression has more than {limits.INFLUXQL_OPERATORS_MAX} operators")

@@ -164,7 +164,7 @@ def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int
     for relation in _relations(source, replace(plan, select=replace(plan.select, paging=paging)), database, now):
         rows = found.setdefault(relation.name, [])
         for tags, values in _series(plan, relation, database):
-            # InfluxDB reads one event more of each series than is wanted, before it counts what comes mixed.
+            # InfluxDB reads one event more of each series than requested, before it counts the mixed events.
             most = None if paging.limit is None or not mixed or not plan.raw else paging.offset + paging.limit + 1
             rows += _ordered(plan, outer, tags, islice(values, most))
     for name, rows in found.items():

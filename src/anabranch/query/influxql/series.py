@@ -45,7 +45,7 @@ def _rows(plan: SelectPlan, relation: SourceRelation, values: Iterable[Sequence[
     if plan.raw and all(isinstance(leaf, Reference) for leaf in plan.leaves):
         return paged(plan, _events(plan, values))
     known = _raw_points(plan, values) if plan.raw else _aggregated(plan, relation, values)
-    # InfluxDB counts the rows of each call by itself, before it joins them.
+    # InfluxDB counts the rows of each call separately, before it joins them.
     points = {leaf: paged(plan, _points(plan, leaf, known)) for leaf in plan.leaves}
     return _joined(plan, points, _defaults(plan, relation))
 
@@ -88,7 +88,7 @@ def _aggregated(
         time = begin if at is None else at * US
         for number, each in enumerate(plan.base):
             value, seen = found[2 * number : 2 * number + 2]
-            # A percentile so low that it picks no value is none; other functions of several values may be null.
+            # A percentile that is too low to pick a value gives no row; other functions of several values may be null.
             if seen and (value is not None or not _picks(each.expression)):
                 known[each].append((time, value))
     if plan.windows is not None:

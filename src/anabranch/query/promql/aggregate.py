@@ -95,7 +95,7 @@ _REDUCED: Final[dict[str, Callable[[Floats, Bools, Integers, Integers], Floats]]
 
 
 def _quantile(values: Floats, present: Bools, wanted: Floats) -> Floats:
-    kind = np.where(present, np.where(np.isnan(values), 0, 1), 2)  # NaN first, what is absent last
+    kind = np.where(present, np.where(np.isnan(values), 0, 1), 2)  # NaN first, absent values last
     order = np.lexsort((values, kind), axis=0)
     ranked = np.take_along_axis(values, order, axis=0)
     columns = np.arange(values.shape[1])

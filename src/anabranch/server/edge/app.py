@@ -156,7 +156,7 @@ class HttpEdge:
 
         async def counted_send(message: Message) -> None:
             if call.refusal is not None and call.status == 0:
-                return  # what the application makes of a body that broke off
+                return  # the application's error for a body that broke off
             if message["type"] == "http.response.start":
                 call.status = message["status"]
                 if self._broker.drain.started:

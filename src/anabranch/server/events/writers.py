@@ -184,7 +184,7 @@ class SharedWriters:
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._woken = False  # first: what is noted from here on wakes again
+        self._woken = False  # first, so that later notes wake this task again
         while self._done:
             self._done.popleft()()
 

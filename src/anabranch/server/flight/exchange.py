@@ -168,7 +168,7 @@ class Exchange:
             self._close(session, last)
 
     def _close(self, session: Session, request: Frame | None) -> None:
-        # Without a request the client is told, if it still listens, to continue on another broker.
+        # Without a pending request, ask the client, if it still listens, to continue on another broker.
         answer = Frame("ended") if request is None else Frame("closed", request.number)
         try:
             session.close(request)

@@ -38,7 +38,7 @@ class Sender:
     """What both have in common. `schema` is that of the batches."""
 
     schema: pa.Schema
-    _enough: int  # so many bytes are worth a batch
+    _enough: int  # this many bytes make a batch worthwhile
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -104,7 +104,7 @@ class _Rpc:
     async def _counting(self, context: Any, data: bytes | None) -> bytes | None:
         counted, outcome = Counted(self._name), "failed"
         self._counters.began("grpc")
-        # It holds what it holds until its status is sent, which a caller who takes nothing can put off until it goes.
+        # The call keeps its resources until its status is sent. A caller who reads nothing can delay that until it disconnects.
         holding = ExitStack()
         try:
             answer = await self._serve(counted, context, data, holding)

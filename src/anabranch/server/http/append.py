@@ -30,7 +30,7 @@ from anabranch.writing.acknowledgement import Ack
 JSON: Final = frozenset(("application/json",))
 LINES: Final = frozenset(("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"))
 ARROW: Final = frozenset(("application/vnd.apache.arrow.stream",))
-# What curl says of itself for -d, and what says nothing: JSON for a typed stream, bytes for a raw one.
+# curl's default for -d, and no type at all: JSON for a typed stream, bytes for a raw one.
 UNSAID: Final = frozenset(("", "application/x-www-form-urlencoded"))
 
 

@@ -47,7 +47,7 @@ def check_origin(headers: Headers, origins: Sequence[str]) -> None:
     origin = headers.get("origin")
     if origin is None or "*" in origins or origin in origins:
         return
-    # Behind a proxy the host may be another one than in the page's address; browsers say by themselves what is the same.
+    # Behind a proxy the host may be another one than in the page's address; browsers themselves report whether the origin is the same.
     if headers.get("sec-fetch-site") == "same-origin" or origin.partition("://")[2] == headers.get("host"):
         return
     raise HttpRefusal(403, "origin_not_allowed", f"pages of {origin:.200} may not call this broker: see cors_origins")

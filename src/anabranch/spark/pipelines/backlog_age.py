@@ -14,7 +14,7 @@ class BacklogAge:
     """Remembers when the number of events of the sources rose. Events of before the first call count from then on."""
 
     def __init__(self) -> None:
-        self._rises: deque[tuple[float, int]] = deque()  # when there were first so many events
+        self._rises: deque[tuple[float, int]] = deque()  # when there were first this many events
 
     def measure(self, read: int, lag: int, now_s: float) -> float:
         """The age in s of the oldest unread event; `read` and `lag` count the events that are read, and still unread."""

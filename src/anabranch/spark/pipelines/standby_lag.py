@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["StandbyLag"]
 
 _BATCHES: Final = 2  # one runs here, and one there
-_READY_S: Final = 5.0  # what a warm spare driver needs, on a machine that does nothing else
+_READY_S: Final = 5.0  # the time that a warm spare driver needs, on an idle machine
 _LOST_S: Final = 15.0
 
 

@@ -156,12 +156,12 @@ class _Driver:
         if error is None:
             return
         with self._lock:
-            if followed.taken:  # it runs, whatever went wrong with a last look at whether it is ready
+            if followed.taken:  # it runs, even if the last check whether it is ready failed
                 return
             if self._standbys.get(name) is followed:
                 del self._standbys[name]
         if standby is not None:
-            with suppress(Exception):  # what it leaves is removed with the query
+            with suppress(Exception):  # its checkpoints are removed with the query
                 standby.stop()
         self._host.send(event="unfollowed", query=name, change=followed.change, how=how, error=error)
 
@@ -319,7 +319,7 @@ def _end_at_once(folder: str) -> None:
 def main() -> None:
     """Serve a host until it says to end, or is gone."""
     host = MessagePipe(os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"))
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything else prints goes to the log
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # other output goes to the log
     setup = parse_line(sys.stdin.readline())
     if not setup:
         return

@@ -72,7 +72,7 @@ class DriverProcess:
         self.ready = False
         self.owner: DriverOwner | None = None  # None: it is a spare one
         self._how: str | None = None  # it ended
-        self._why: str | None = None  # what it said about its end
+        self._why: str | None = None  # the message about its end
         self._events = events
         self._lines = MessagePipe(self._process.stdin)
         settings = {**conf, _JAVA_OPTIONS: java}
@@ -101,7 +101,7 @@ class DriverProcess:
         how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}: {self._last_line()}"
         if self._why is not None:
             how = f"because {self._why}"
-        # Spark leaves many files; whatever takes over does not wait for that.
+        # Spark leaves many files; a take-over does not wait until they are removed.
         threading.Thread(target=shutil.rmtree, args=(self._folder, True), name=f"remove-{self.pid}").start()
         self._how = how
         return how

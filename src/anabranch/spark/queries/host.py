@@ -97,13 +97,13 @@ class QueryHost:
         self._pool = DriverPool(addresses_of(store), conf or {}, self._events, spares=spares)
         self._standbys = HotStandbys(store, self._token, self._logs, lease_us=lease_us, driver=self._standby_driver)
         self._asked: set[str] = set()  # questions that a driver was given
-        self._is_asked = False  # and none of the drivers ends that may answer
+        self._is_asked = False  # and no driver that may answer ends
         self._apart: dict[str, int] = {}  # queries that do not share a driver any more, as of this change of each
         self._draining = False
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Serve until `stopped`; then let the micro-batches in progress finish and give all queries back."""
-        # In a task of its own: what takes long elsewhere on a busy machine must not cost the leases.
+        # In a task of its own, so that slow work on a busy machine does not let the leases expire.
         renewal = Periodic(self._store.runtime, "leases of queries", self._lease_us / 3e6, self._renew)
         try:
             with renewal:

@@ -151,7 +151,9 @@ class _SparkSource:
     def _shared_reads(self, stream: StreamId) -> RangeReads:
         """What a task reads with."""
         folder = shared_folder(stream)
-        if folder is None or self._open().runtime.sealer is not None:  # what is encrypted is not written as it is
+        if (
+            folder is None or self._open().runtime.sealer is not None
+        ):  # events of an encrypted store are not written unencrypted
             return self._reads()
         return SharedReads(self._reads(), folder)
 
@@ -358,7 +360,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
             return end, 1.0
         keep_rate = rule.keep_rate(batch_load(rule, view, start, end, times, now=self._open().runtime.clock.now()))
         if keep_rate < 1 and limits != BatchLimits():
-            # Limits are for what is kept, so that shedding makes a batch reach further.
+            # Limits count only kept events, so that a batch reaches further when load is shed.
             end = end_of_batch(view, start, limits.scaled(1 / keep_rate), times, stop=stop)
         return end, keep_rate
 

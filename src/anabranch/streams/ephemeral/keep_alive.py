@@ -57,7 +57,7 @@ class Held(Displayed):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(AnabranchError):  # the lease expires by itself
+        with suppress(AnabranchError):  # the lease expires
             self.leave()
 
     def __str__(self) -> str:

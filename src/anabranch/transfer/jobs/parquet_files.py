@@ -136,7 +136,7 @@ class ParquetMover:
         if rows != count:
             raise CorruptBlob(str(extent.key), f"expected {count} events, found {rows}")
         self._builder.end()
-        # Not the bounds of the extent: for a part of it they would overlap what follows.
+        # Not the bounds of the extent: for a part of it they would overlap the next part's.
         bounds = TimeBounds(_micros(low), _micros(high))
         self._built.append(StoredRun(run, PARQUET, BlobLocation(0, 0, row), self._version, 0, bounds))
 

@@ -44,7 +44,7 @@ from anabranch.transfer.jobs.record import REPLACE, JobRow, JobSource, JobState,
 from anabranch.transfer.jobs.stage import stage_name
 
 REWRITTEN: Final = "events rewritten"
-NOTHING: Final = "nothing"  # what a replacement that only removes events is asked for with
+NOTHING: Final = "nothing"  # marks a replacement that only removes events
 
 Portion = tuple[SegmentId, tuple[Run, ...]]
 

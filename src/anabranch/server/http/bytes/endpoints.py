@@ -13,7 +13,7 @@ from anabranch.server.http.openapi_parts import BINARY, COUNT, TEXT, header_para
 
 _PATH: Final = "/v1/streams/{scope}/{name}/bytes"
 _FILE: Final = re.compile(r"/v1/streams/[^/]+/[^/]+/bytes")
-# What was uploaded is never a page of this server, whatever its type says.
+# An uploaded file is never shown as a page of this server, whatever its type.
 _HEADERS: Final = {
     "Tus-Resumable": TUS,
     "X-Content-Type-Options": "nosniff",

@@ -87,7 +87,7 @@ def handled(frame: DataFrame, function: DeclaredFunction) -> DataFrame:
 def _udf(function: DeclaredFunction, files: Mapping[str, bytes]) -> Any:
     schema = _ddl([*function.arguments, ("result", str(function.result))])
     kind = schema["result"].dataType
-    over_pandas: Any = pandas_udf  # by the hints of what is called, which its overloads can't say
+    over_pandas: Any = pandas_udf  # by the type hints of the called function, which its overloads can't express
     over_arrow: Any = arrow_udf
     if function.language == "PYTHON":
         return over_pandas(calls.pandas_call(_target(function)), kind)
