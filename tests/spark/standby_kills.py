@@ -27,7 +27,7 @@ _TRIGGER = "2s"  # so that two cores have time for the leader, its standby and t
 _PATIENCE_S = 900.0  # a standby takes minutes to be ready where a dozen of other processes want the processors
 _LATE_S = 5  # the watermark of COUNTS
 _SERVER = "anabranch.spark.session.worker_server"
-_SOURCE = "python_streaming_source_runner"[:15]  # as the system names a process
+_SOURCE = "source_runner"  # as the server names the process of a source
 # As `anabranch.spark.pipelines.standby` begins the token of a run that took over. A start anew has another one.
 _TOOK_OVER = "query:standby:"
 

@@ -175,3 +175,17 @@ def test_a_request_that_ends_or_is_nonsense_is_no_end_of_the_server(
         program.request("-m", "told"), env=variables, input="", capture_output=True, text=True, timeout=_PATIENCE_S
     )
     assert json.loads(done.stdout)[3] == program.server
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("python_streaming_source_runner", "source_runner"), ("python_streaming_sink_runner", "sink_runner")],
+)
+def test_a_fork_is_named_after_its_task(
+    module: str, name: str, program: Program, variables: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / f"{module}.py").write_text('print(open("/proc/self/comm").read())')
+    done = subprocess.run(
+        program.request("-m", module), env=variables, capture_output=True, text=True, timeout=_PATIENCE_S
+    )
+    assert done.stdout.strip() == name

@@ -115,8 +115,10 @@ def _become(
 
 def _name(module: str) -> None:
     """Call this process by its task in lists of processes, where the system can."""
+    # The system keeps 15 letters, within which the runners of sources and sinks would have one name.
+    name = module.rpartition(".")[2].removeprefix("python_streaming_")
     with suppress(OSError):
-        Path("/proc/self/comm").write_text(module.rpartition(".")[2])
+        Path("/proc/self/comm").write_text(name)
 
 
 if __name__ == "__main__":
