@@ -30,10 +30,10 @@ def divided_batch(data: Any, schema: StreamSchema, settings: Settings) -> tuple[
 
 
 def violating_rows(rows: pa.Table, schema: StreamSchema, stream: str, settings: Settings) -> pa.Table:
-    """The rows as the stream of violations takes them: without the columns that it lacks. Raises SchemaMismatch if it
+    """The rows in the form for the stream of violations: without the columns that it lacks. Raises SchemaMismatch if it
     refuses them."""
     known = [name for name in rows.column_names if name in schema.columns.names]
     try:
         return to_stored_table(rows.select(known), schema, settings.times)
     except InvalidArgument as exc:
-        raise SchemaMismatch(f"'{stream}' can't take what breaks a check: {exc}") from exc
+        raise SchemaMismatch(f"'{stream}' can't take the events that break a check: {exc}") from exc

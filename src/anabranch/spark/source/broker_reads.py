@@ -1,4 +1,5 @@
-"""Reads streams of a store that a broker serves: views and cuts are asked for, and ranges are read by Arrow Flight."""
+"""Reads streams of a store that a broker serves: requests views and cuts from the broker, and reads ranges by Arrow
+Flight."""
 
 from __future__ import annotations
 
@@ -70,9 +71,9 @@ class BrokerReads:
                     present = self.view(view.info.id).segments.get(segment)
                     start = stop if present is None else max(start, present.head)
 
-    def tail(self) -> _Looking:
+    def tail(self) -> _PollingTail:
         """See `StreamReads.tail`."""
-        return _Looking(self._remote)
+        return _PollingTail(self._remote)
 
     def _batches(self, view: StreamView, part: ScanRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         found = SegmentPartRange(view.info.id, part.segment, part.start, part.stop, 0)
@@ -84,7 +85,7 @@ class BrokerReads:
         offsets = cut.as_dict()
         if offsets.keys() <= view.segments.keys():
             return cut
-        # A segment that is not in the view begins where one of the view ends, so that one is read to its end.
+        # A segment that is not in the view begins where a segment of the view ends, so the cut is at that segment's end.
         known = {segment: offset for segment, offset in offsets.items() if segment in view.segments}
         for each in view.current:
             if not any(each.range.overlaps(view.segments[segment].range) for segment in known):
@@ -92,8 +93,8 @@ class BrokerReads:
         return StreamCut.of(view.info.id, known)
 
 
-class _Looking:
-    """Looks again after a moment."""
+class _PollingTail:
+    """A tail that is polled: every wait ends after `_LOOK_S` at most."""
 
     def __init__(self, remote: RemoteStore) -> None:
         self._tasks = remote.runtime.tasks

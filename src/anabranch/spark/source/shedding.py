@@ -1,4 +1,4 @@
-"""How loaded a query is, by which its source sheds events of the next batch."""
+"""Measures the load of a query, by which its source sheds events of the next batch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SPAN_US_MIN = 1_000_000
 def batch_load(
     rule: ShedRule, view: StreamView, start: StreamCut, end: StreamCut, times: AppendTimes, *, now: int
 ) -> float:
-    """What the rule limits, for the batch from `start` to `end`, which holds an event: the seconds since the first of its
-    events was appended, or the events per second appended from its first to its last, over at least a second, of which all
-    events count."""
+    """The load that the rule limits, of the batch from `start` to `end`, which is not empty. For `lag`: the seconds
+    since its first event was appended. Else: the events per second that were appended from its first to its last event,
+    counted over at least a second."""
     ranges = list(cuts.ranges(view, start, end))
     first = min(times.of(segment, low) for segment, low, _ in ranges)
     if rule.by == "lag":

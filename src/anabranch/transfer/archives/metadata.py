@@ -159,7 +159,7 @@ def listing_flaws(blobs: Blobs, archive: Archive) -> Iterator[ArchiveFlaw]:
         elif size != file.size:
             yield ArchiveFlaw(file.name, f"holds {size:,} bytes, not {file.size:,}")
     for name in sorted(there):
-        yield ArchiveFlaw(name, "does not belong to it")
+        yield ArchiveFlaw(name, "does not belong to the archive")
 
 
 def refuse_flaws(found: FoundArchive, flaws: Iterator[ArchiveFlaw]) -> None:
