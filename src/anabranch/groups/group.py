@@ -48,7 +48,7 @@ R = TypeVar("R", bound=GroupReader)
 
 
 class ReaderGroup(GroupCheckpoints, GroupListening[Subscription], ReaderTools, Displayed):
-    """A group of readers that share streams; see `Store.reader_group`. Thread-safe.
+    """A group of readers that share streams; see `Store.groups`. Thread-safe.
 
     Results are as of the call. Cuts are by stream name, under the current names of the streams. Raises GroupNotFound
     once the group was deleted.

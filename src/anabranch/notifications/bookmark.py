@@ -57,7 +57,7 @@ class ListenerBookmark:
             if (row.stream, row.group) != (self._stream, self._group):
                 raise InvalidArgument(
                     f"listener '{self._name}' exists for another stream or group; choose another name, or reset it with"
-                    " Store.forget_listener"
+                    " store.notifications.forget_listener"
                 )
             self._put(txn, row.delivered)
             return None if row.delivered is None else _position(row.delivered)

@@ -278,7 +278,7 @@ class Writer(Displayed, Closeable):
 
     def note_time(self, time: datetime | int | str) -> None:
         """Declare that what this writer writes from now on is not older than `time`. This advances the stream's
-        watermark once all writers have declared so; see `Store.watermark`. Waits until what was accepted before is
+        watermark once all writers have declared so; see `Store.watermarks`. Waits until what was accepted before is
         durable; a refusal is raised by `flush`, not here. Durable when it returns. Raises InvalidArgument for a time
         before the last one."""
         moment = to_micros(time, self._times)
