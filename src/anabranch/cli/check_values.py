@@ -36,13 +36,13 @@ def check(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Say which conditions the events of a stream must meet, or without options show them.
+    """Set conditions that the events of a stream must meet, or without options show them.
 
-    An event for which one is false is refused, whichever way it comes; null passes, as in SQL. Earlier events are not
+    An event for which a condition is false is refused, however it is written; null passes, as in SQL. Earlier events are not
     looked at.
 
-    With --violations, what `anabranch write`, transactions and Spark write is divided in one transaction: events that break
-    the check go to that stream, with its name in the column `_check`. Other writers' events are refused.
+    With --violations, what `anabranch write`, transactions and Spark write is divided in one transaction: events that
+    break the check go to that stream, with the check's name in the column `_check`. Other writers' events are refused.
 
     Examples:
 

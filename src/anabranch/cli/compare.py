@@ -12,7 +12,7 @@ from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, 
 
 compare_app, contains_app = new_app(), new_app()
 
-_PLACE = "head, tail, a cut, an event's pointer, a time, or as -2h before now."
+_PLACE = "head, tail, a cut, an event's pointer, a time, or -2h (two hours ago)."
 
 
 @compare_app.command()
@@ -58,7 +58,7 @@ def contains(
 ) -> None:
     """Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
 
-    Exit code 0 if it does, 1 if it does not.
+    Exit code 0 if it is, 1 if it is not.
 
     Examples:
 

@@ -32,7 +32,7 @@ def cut(
     stream: StreamArgument,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="PLACE", help="head, tail, a cut, a pointer, a time, or as -2h before now."),
+        typer.Option("--at", metavar="PLACE", help="head, tail, a cut, a pointer, a time, or -2h (two hours ago)."),
     ] = None,
     after: Annotated[
         str | None, typer.Option("--after", metavar="PLACE", help="Go on from here.", show_default="head")

@@ -31,7 +31,7 @@ def list_groups(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """List the reader groups by name, with the number of events each has still to read.
+    """List the reader groups by name, with the number of events that each has not read yet.
 
     Examples:
 
@@ -85,7 +85,7 @@ def reset(
         typer.Option(
             "--to",
             metavar="PLACE",
-            help="A checkpoint's name, start, head, tail, a time, or as -2h before now; default: the last checkpoint.",
+            help="A checkpoint's name, start, head, tail, a time, or -2h (two hours ago); default: the last checkpoint.",
         ),
     ] = None,
     stream: Annotated[

@@ -34,10 +34,10 @@ def limit(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Say what brokers do with appends to a stream above a rate, or without options show it.
+    """Set what brokers do with appends to a stream above a rate, or without options show it.
 
-    They are rejected, with the time after which to try again; or with --sample, one of so many events is kept, and says
-    in a column how many it stands for. Each process of a broker counts what comes to it.
+    Above the rate they are rejected, with the time after which to try again. With --sample, one of several events is kept
+    instead, and a column holds the number of events that it stands for. Each process of a broker counts its own appends.
 
     Examples:
 

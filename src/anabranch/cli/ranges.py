@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anabranch.store import Store
     from anabranch.streams.manager import Streams
 
-_PLACES = "head, tail, a cut, a pointer, a time, or as -2h before now"
+_PLACES = "head, tail, a cut, a pointer, a time, or -2h (two hours ago)"
 RangeArgument = Annotated[
     str, typer.Argument(metavar="STREAM", help="The stream, as scope/name, or a range of it: scope/name\\[start,end].")
 ]

@@ -64,7 +64,7 @@ def retain(
 ) -> None:
     """Set how long the events of a stream are kept, or without options show it.
 
-    With --for and --bytes, an event is removed when either releases it. Ages are those of append times. Background
+    With --for and --bytes, an event is removed when either releases it. Ages are counted from the append time. Background
     upkeep applies policies every 15 minutes; --now does it at once. Readers that come too late get an error that names
     the stream's new start.
 

@@ -90,7 +90,7 @@ def serve(
     and tokens. A flag takes precedence over an environment variable, ANABRANCH_SERVER_ and the setting's name, and that
     over the file. With --json, one line on stdout names the addresses once it serves.
 
-    Ctrl-C or SIGTERM ends it in order: calls under way are finished, and followers are told where to resume. A second
+    Ctrl-C or SIGTERM stops it gracefully: calls under way are finished, and followers are told where to resume. A second
     one ends it at once.
 
     Examples:

@@ -22,7 +22,8 @@ def space(as_json: JsonOption = False, store: StoreOption = None) -> None:
     refers to them and the grace time has passed. Until then they are listed here with the reason (a lease, a
     transaction, a manifest, the grace time, other streams in the same file) and the time when it ends.
 
-    Lines marked "in use" count as live: another stream, such as a copy, still views what its first stream does not.
+    Lines marked "in use" count as live: another stream, such as a copy, still views bytes that the stream they were
+    written to no longer views.
 
     Examples:
 

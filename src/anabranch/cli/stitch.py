@@ -88,7 +88,7 @@ def stitch(
 
     Columns may differ; where their types differ, the wider one is used. Keys and times must be the same columns.
     Sources may live in other stores; a job then moves the bytes. Places in a range are head, tail, a cut, a pointer, a
-    time, or as -2h before now; without one, the range begins at the head or ends at the tail. Times are append times,
+    time, or -2h (two hours ago); without one, the range begins at the head or ends at the tail. Times are append times,
     or with --by event the events' own.
 
     Examples:

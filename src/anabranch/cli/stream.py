@@ -204,7 +204,7 @@ def truncate(
     stream: StreamArgument,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="PLACE", help="tail, a cut, a pointer, a time, or as -2h before now."),
+        typer.Option("--at", metavar="PLACE", help="tail, a cut, a pointer, a time, or -2h (two hours ago)."),
     ] = None,
     events: Annotated[
         int | None, typer.Option("--events", metavar="N", help="Remove this many of the first events.", min=0)

@@ -47,9 +47,9 @@ def translate(
 ) -> None:
     """Print SQL of another system as SQL of a query or of a pipeline.
 
-    A statement that writes, or that has windows, becomes a pipeline's; others become a query's. Declarations of tables
-    are left out but for their watermarks. What has no translation is refused with its line and character, and with the
-    nearest that has one.
+    A statement that writes, or that has windows, becomes a pipeline's; others become a query's. Of declarations of
+    tables only the watermarks are used. Syntax without a translation is refused with its line and character; the error
+    suggests the nearest syntax that has one.
 
     Examples:
 

@@ -78,7 +78,7 @@ ROOT_OPTIONS: Final = (
     ),
     RootOption(
         "--time-zone",
-        "The zone of times that are written without one, such as Europe/Berlin. Default: UTC, with a warning.",
+        "The zone of times that are written without one, such as Europe/Berlin. Without a zone: UTC, with a warning.",
         "ZONE",
         TIME_ZONE_VARIABLE,
     ),
@@ -221,7 +221,7 @@ VERBS: Final = {
         "watch",
         "app",
         _EVENTS,
-        "Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and all else but its events.",
+        "Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and everything else except its events.",
     ),
     "watermark": Verb(
         "watermark",

@@ -34,7 +34,8 @@ def watch(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and all else but its events.
+    """Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and everything else except
+    its events.
 
     It begins with the present state. Without a stream, it shows the changes of all streams and reader groups.
 

@@ -98,13 +98,14 @@ def write(
     stream that does not exist is created with --create, with the columns found in the first 4 MiB; plain lines make a
     raw stream. Its scope and the store are created too.
     Times are ISO 8601, or numbers: integers of µs since 1970 that lie between 1980 and 2200, or of the unit that
-    --time-unit says. Times without a zone are in UTC, which is reported on stderr, or in that of --time-zone. Data from a
+    --time-unit says. Times without a zone are in the zone of --time-zone, else in UTC, with a note on stderr. Data from a
     pipe is durable as soon as the pipe pauses.
 
     A bad row ends the command with its line and the reason: all events before it are written, and nothing after it.
-    With --atomic nothing is written at all. If no event is written, no stream, scope or store is left that --create has
-    made. Up to --skip-errors bad rows are skipped and counted instead. A --reject-file gets each bad row as a line of
-    JSON, with line, reason and text; without --skip-errors there may be any number of them, and the exit code is then 1.
+    With --atomic nothing is written at all. If no event is written, the stream, scope and store that --create made are
+    removed again. Up to --skip-errors bad rows are skipped and counted instead. A --reject-file gets each bad row as a
+    line of JSON, with line, reason and text; without --skip-errors there may be any number of them, and the exit code
+    is then 1.
 
     Examples:
 

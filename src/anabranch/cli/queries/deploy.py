@@ -108,11 +108,11 @@ def deploy(
 
     A changed file becomes a new version; `rollback` returns to an older one. If the statements mean the same as before,
     it continues where it was. Otherwise --from says where the new version begins, without earlier state; its results
-    follow the earlier ones, or with --replace take their place.
+    follow the earlier ones, or with --replace replace them.
 
     A host takes a query only if it has the processors and the memory that it needs; `queries show` says what is missing.
 
-    Wheels, modules and resources are a part of the version: they are kept with it, and come back with it.
+    Wheels, modules and resources are a part of the version: they are kept with it, and a rollback restores them too.
 
     Examples:
 

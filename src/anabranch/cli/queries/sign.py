@@ -34,7 +34,7 @@ def sign(
 ) -> None:
     """Sign a file of statements together with the wheels, modules, resources and parameters that it is to be deployed with.
 
-    The signature is of these, not of the query's name: the same may be deployed under another one. A key is made by:
+    The signature covers all of these, but not the query's name: they may be deployed under any name. A key is made by:
     openssl genpkey -algorithm ed25519 -out KEY.pem
 
     Examples:

@@ -39,7 +39,8 @@ def trust(
 ) -> None:
     """List the keys whose signatures the store accepts on queries, add one, or remove one.
 
-    With a first key, every query has to be signed: others are refused when they are deployed, and no host starts them. This
+    From the first key on, every query must be signed: unsigned ones are refused when they are deployed, and no host starts
+    them. This
     needs the store's own address; a broker does not do it.
 
     Examples:

@@ -24,8 +24,8 @@ def validate(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints what
-    it reads, the columns of its results, and its parameters. Through a broker, a host does it.
+    """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints
+    the streams that it reads, the columns of its results, and its parameters. Through a broker, a host does it.
 
     Example:
 
