@@ -309,6 +309,10 @@ QUERY_CPUS_MAX: Final = 1_000_000  # that a query can say it needs
 QUERY_CPUS: Final = 0.1  # that a host sets aside for a query, unless the query says how much it needs
 QUERY_BYTES: Final = 150_000_000  # the same of memory
 DRIVER_BYTES: Final = 1_400_000_000  # of a driver with its first query
+DEPLOYMENT_STOP_S: Final = (
+    120.0  # for a run that has not started, or is not to finish its micro-batch; then its driver is ended
+)
+DEPLOYMENT_TASKS_S: Final = 30.0  # for tasks that go on after their query has ended; then their driver is ended
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
 PIPELINE_STATEMENTS_MAX: Final = 250  # of one file
 PIPELINE_TOKENS_MAX: Final = 100_000  # of one statement, which Spark plans anew for each micro-batch

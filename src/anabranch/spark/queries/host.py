@@ -46,8 +46,9 @@ _SETTLED_S: Final = 3.0  # after which the first batches of a query are done
 
 @dataclass
 class _HeldQuery:
-    """A query that this host holds. `change` is the one that its driver runs, None until it has started. `lost`: another
-    host has it. Times by the monotonic clock."""
+    """A query that this host holds. `change` is the one that its driver runs, None until it has started; `begun` the one for which
+    it was told to. `lost`: another host has it. `unwanted_s`: since when a run that has not started, or that ends without
+    its micro-batch, is not wanted any more. Times by the monotonic clock."""
 
     row: QueryRow
     owner: DriverOwner
@@ -58,6 +59,8 @@ class _HeldQuery:
     ending: bool = False  # without finishing its micro-batch
     lost: bool = False
     started_s: float = 0.0
+    begun: int | None = None
+    unwanted_s: float | None = None
 
     @property
     def runs(self) -> bool:
@@ -229,7 +232,11 @@ class QueryHost:
     def _act(self, name: str, held: _HeldQuery) -> None:
         row = held.row
         to_run = row.wanted == "running" and row.state != "failed"
-        if held.driver is not None:
+        if held.driver is not None and self._is_stuck(held, to_run):
+            note = f"it has not stopped within {limits.DEPLOYMENT_STOP_S:g} s: its driver {held.driver.pid} is ended"
+            self._note(name, held, note, level="warning")
+            self._ended(held.driver)
+        elif held.driver is not None:
             outdated = held.change is not None and held.change != row.change
             if not held.stopping and (outdated or not to_run):
                 held.stopping = True
@@ -249,6 +256,17 @@ class QueryHost:
         else:
             del self._held[name]
             hosting.release(self._store.catalog, name, row.epoch)
+
+    def _is_stuck(self, held: _HeldQuery, to_run: bool) -> bool:
+        """True if a run should have ended by now, but does not: Spark may plan a statement for hours, and can't be stopped
+        meanwhile. A run that finishes its micro-batch has any time."""
+        unwanted = not to_run or held.begun != held.row.change
+        if not unwanted or not (held.change is None or held.ending):
+            held.unwanted_s = None
+            return False
+        now = time.monotonic()
+        held.unwanted_s = now if held.unwanted_s is None else held.unwanted_s
+        return now - held.unwanted_s > limits.DEPLOYMENT_STOP_S
 
     def _start_with_room(self, name: str, held: _HeldQuery) -> None:
         """Start a query; give it back if it was changed, and needs more than there is now."""
@@ -277,6 +295,7 @@ class QueryHost:
         held.row = hosting.update(self._store.catalog, name, held.row.epoch, starting)
         driver = self._pool.promote(self._standbys.take(name)) if taken else self._pool.for_query(held.owner)
         held.driver, held.change, held.stopping, held.ending = driver, None, False, False
+        held.begun, held.unwanted_s = held.row.change, None
         driver.send(run=name, epoch=held.row.epoch)
         if after is not None:
             self._note(name, held, after, level="warning")
