@@ -170,6 +170,29 @@ def test_queries_whose_common_driver_ends_again_and_again_get_drivers_of_their_o
         host.end()
 
 
+def test_a_query_that_computes_without_end_gives_its_processors_back_once_it_is_stopped(
+    store: ab.Store, tmp_path: Path
+) -> None:
+    host = HostProcess(store, tmp_path / "host.log", "--spares", "0")
+    neighbour = None
+    try:
+        neighbour = Neighbour(store, host)
+        driver = driver_of(store, "neighbour")
+        store.queries.deploy("spinning", HOSTILE["spinning"].sql)
+        _wait_for_its_end(store, host, "spinning", HOSTILE["spinning"])
+        assert driver_of(store, "spinning") == driver
+        store.queries.stop("spinning", now=True)
+        host.wait(lambda: driver_of(store, "neighbour") not in (None, driver))
+        neighbour.goes_on()
+        assert "tasks of query 'spinning' went on after it had ended" in host.log.read_text()
+        assert store.queries.get("spinning").state == "stopped"
+        neighbour.check()
+    finally:
+        if neighbour is not None:
+            neighbour.end()
+        host.end()
+
+
 def _wait_for_its_end(store: ab.Store, host: HostProcess, name: str, hostile: Hostile) -> None:
     """Wait until it is held back: it waits for its next start, has failed, or runs without a result."""
     if hostile.error is None:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch import limits
 from anabranch.catalog.state.query import QueryRestart, QueryRow
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.deployments.hosting import (
@@ -50,6 +51,7 @@ from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run
 from anabranch.spark.pipelines.standby import Standby
+from anabranch.spark.queries.abandoned_tasks import abandoned_tasks
 from anabranch.spark.queries.answers import answer_of
 from anabranch.spark.queries.protocol import Ended, MessagePipe, parse_line
 from anabranch.spark.queries.upgrade import plan_upgrade
@@ -212,6 +214,20 @@ class _Driver:
                 self._running.pop(name, None)
                 self._stopping.discard(name)
         self._host.send(event="ended", query=name, epoch=epoch, how=how, error=error)
+        self._end_with_abandoned_tasks(name)
+
+    def _end_with_abandoned_tasks(self, name: str) -> None:
+        """End this process if tasks go on although their query has ended: Spark can't interrupt them, and they keep the
+        processors from the other queries, which the host then runs in another driver."""
+        for _ in range(round(limits.DEPLOYMENT_TASKS_S)):
+            try:
+                if abandoned_tasks(self._spark) <= 0:
+                    return
+            except Exception:  # Java ends, and this process with it
+                return
+            time.sleep(1)
+        self._host.send(event="ending", why=f"tasks of query '{name}' went on after it had ended")
+        _end_at_once(self._folder)
 
     def _outcome(self, name: str, epoch: int) -> tuple[Ended, str | None]:
         try:
