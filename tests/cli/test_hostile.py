@@ -278,10 +278,18 @@ def test_hostile_input_on_stdin_is_refused(deployed: Line, stdin: bytes) -> None
     refused(deployed, "queries", "deploy", "q", "-", stdin=stdin)
 
 
-def test_statements_come_from_stdin_and_with_a_byte_order_mark(deployed: Line) -> None:
-    deployed("queries", "deploy", "q", "-", stdin=SQL)
+def test_statements_come_from_stdin_and_with_a_byte_order_mark(
+    sensors: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sensors("queries", "deploy", "q", "-", stdin=SQL)
     Path("marked.sql").write_text("\ufeffSELECT 1 AS a")
-    assert deployed("query", "--file", "marked.sql", "--json").rows == [{"a": 1}]
+    assert sensors("query", "--file", "marked.sql", "--json").rows == [{"a": 1}]
+    Path("good.sql").write_bytes(SQL.replace(" AS ", " AS\n").encode())
+    sensors("queries", "deploy", "lines", "good.sql")
+    Path("good.sql").write_bytes(SQL.replace(" AS ", " AS\r\n").encode())
+    sensors("queries", "deploy", "lines", "good.sql")  # it is the same text
+    assert len(sensors("queries", "versions", "lines", "--json").json) == 1
 
 
 # as processes of their own, with little memory

@@ -57,9 +57,10 @@ def read_whole(read: Callable[[], bytes], bytes_max: int) -> bytes:
 
 
 def to_text(content: bytes) -> str:
-    """The text of a file, which is UTF-8, without a byte order mark. Raises OSError for anything else."""
+    """The text of a file, which is UTF-8, without a byte order mark and with line ends as `\\n`. Raises OSError for anything
+    else."""
     try:
-        return content.decode("utf-8").removeprefix(_MARK)
+        return content.decode("utf-8").removeprefix(_MARK).replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as exc:
         line = content.count(b"\n", 0, exc.start) + 1
         raise OSError(errno.EILSEQ, f"it is not UTF-8 text: byte 0x{content[exc.start]:02x} in line {line}") from exc
