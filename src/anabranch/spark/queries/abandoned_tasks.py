@@ -15,4 +15,5 @@ def abandoned_tasks(spark: SparkSession) -> int:
     tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
     running = sum(each.numRunningTasks() for each in tracker.getExecutorInfos())
     stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-    return int(running - sum(each.get().numActiveTasks() for each in stages if each.isDefined()))
+    # The value of an Option of Scala is its only element.
+    return int(running - sum(each.productElement(0).numActiveTasks() for each in stages if each.isDefined()))
