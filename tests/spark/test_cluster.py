@@ -199,7 +199,7 @@ def test_executors_that_do_not_see_the_store_say_so_in_one_sentence(
     (told,) = read(cluster, tmp_path, path="/proc/self/cwd/river", stream="s/in")
     assert told == (
         f"told: the Spark worker on {host} does not see the store's folder /proc/self/cwd/river: every machine of the job "
-        "must see it under this path, or the store lie in PostgreSQL and S3"
+        "must see it under this path, or the store must be in PostgreSQL and S3"
     )
 
     places = store.addresses
