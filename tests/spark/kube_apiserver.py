@@ -68,5 +68,5 @@ def _go(folder: Path, seconds: float, *command: str) -> str:
     except subprocess.TimeoutExpired:
         pytest.skip(f"kube-apiserver {_VERSION}: {' '.join(command)} took more than {seconds:g} s")
     if done.returncode:
-        pytest.skip(f"kube-apiserver {_VERSION} can't be built: {done.stderr[-300:]}")
+        pytest.skip(f"kube-apiserver {_VERSION} can't be built: {(done.stdout + done.stderr)[-300:]}")
     return done.stdout

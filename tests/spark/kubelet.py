@@ -82,7 +82,7 @@ class Kubelet:
         self._guard = threading.Lock()
         self._known: set[str] = set()  # by their ids, as those that ended
         self._ended: set[str] = set()
-        self._running: dict[str, psutil.Popen] = {}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._watcher = threading.Thread(target=self._watch, name="kubelet")
         self._watcher.start()
 
@@ -139,7 +139,7 @@ class Kubelet:
             with open(folder / "log", "wb") as log, self._guard:
                 if self._closing.is_set() or pod["metadata"]["uid"] in self._ended:
                     return
-                process = psutil.Popen(
+                process = subprocess.Popen(
                     _command(environment), cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
                 )
                 self._running[name] = process
@@ -163,7 +163,7 @@ class Kubelet:
                 process.terminate()
                 try:
                     process.wait(pod["metadata"].get("deletionGracePeriodSeconds", 0))
-                except psutil.TimeoutExpired:
+                except subprocess.TimeoutExpired:
                     _kill(process)
             gone = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
             with _no_longer_there():
@@ -269,9 +269,10 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _kill(process: psutil.Popen) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all that it started, as a container ends."""
     with suppress(psutil.NoSuchProcess):
-        for each in [process, *process.children(recursive=True)]:
+        for child in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                each.kill()
+                child.kill()
+    process.kill()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -147,6 +151,21 @@ class KubernetesCluster:
             "SPARK_HOME": str(Path(spec.origin).parent),
         }
         self._kubelet = Kubelet(self.api, self.folder, image=image)
+
+
+@contextmanager
+def kubernetes_cluster(java: Path | None = None) -> Iterator[KubernetesCluster]:
+    """A cluster in a folder that is removed afterwards. Skips the test where its server can't be had."""
+    kube_apiserver()  # before there is a folder
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-kubernetes-"))
+    try:
+        cluster = KubernetesCluster(folder, java=java)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def manifests() -> list[str]:

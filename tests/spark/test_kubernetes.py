@@ -4,16 +4,14 @@ under load, and the results are those of an undisturbed run."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.spark.hosts import HostProcess, Load, by_duckdb, kill_driver
-from tests.spark.kubernetes_cluster import NAMESPACE, KubernetesCluster
+from tests.spark.kubernetes_cluster import NAMESPACE, KubernetesCluster, kubernetes_cluster
 from tests.spark.pipelines import COUNTS, counted, new_store, put
 from tests.waiting import until
 
@@ -22,12 +20,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.m
 
 @pytest.fixture
 def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesCluster]:
-    folder = Path(tempfile.mkdtemp(prefix="anabranch-kubernetes-"))
-    cluster = KubernetesCluster(folder)
-    monkeypatch.setenv("KUBECONFIG", str(cluster.config))
-    yield cluster
-    cluster.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with kubernetes_cluster() as cluster:
+        monkeypatch.setenv("KUBECONFIG", str(cluster.config))
+        yield cluster
 
 
 def test_queries_go_on_exactly_when_executor_pod_and_driver_are_killed(
