@@ -123,10 +123,15 @@ with preparing_spark():
 @pytest.mark.process
 def test_what_prepares_ends_with_the_process_that_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     with subprocess.Popen([sys.executable, "-c", PREPARING], stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None
         assert host.stdout.readline() == "preparing\n"
         (preparing,) = psutil.Process(host.pid).children()
+        until(lambda: any(temporary.glob("*/anabranch-*")))  # it has begun
         host.kill()
     until(lambda: not preparing.is_running() or preparing.status() == psutil.STATUS_ZOMBIE)
     assert not list((tmp_path / "cache").glob("**/*.jsa"))  # it did not end by itself
+    assert not list(temporary.iterdir())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark.session.home import ensure_home, leave_home
+from anabranch.spark.session.home import WORKER_SERVER, ensure_home, leave_home
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +17,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("SPARK_HOME", "")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.delenv(WORKER_SERVER, raising=False)  # of this process's Spark session, if another test has begun one
 
 
 def test_the_home_has_all_of_spark_but_its_python(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def prepared(store: ab.Store) -> None:
 def test_changed_statements_are_refused_while_there_are_checkpoints(store: ab.Store) -> None:
     prepared(store)
     changed = SQL.replace("1 minute", "2 minutes")
-    with pytest.raises(InvalidArgument, match=r"statement for s/out \(line 1\) is not the one .* reset p"):
+    with pytest.raises(InvalidArgument, match=r"statement for s/out \(line 1\) has changed .* reset p"):
         claim(store, sql=changed)
     row = claim(store, sql=changed, restart=Restart(("head",)))
     assert (row.generation, row.prepared, row.text) == (2, False, changed)

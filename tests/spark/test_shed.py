@@ -192,7 +192,7 @@ def test_events_of_priority_are_always_kept(spark: SparkSession, store: ab.Store
         ("sum(celsius)", "max_by(celsius, at)", "max_by can't be estimated"),
         ("avg(celsius) AS mean", "`max`(celsius) AS mean", "Max can't be estimated"),
         ("avg(celsius) AS mean", "avg(celsius) AS mean, 1 AS mean_error", "two columns are called 'mean_error'"),
-        ("FROM STREAM iot.sensors", "FROM STREAM iot.sensors, range(3)", "no join"),
+        ("FROM STREAM iot.sensors", "FROM STREAM iot.sensors, range(3)", "can't have join"),
         ("shed =", 'shed_priority = "fahrenheit > 3", shed =', "fahrenheit"),
     ],
 )

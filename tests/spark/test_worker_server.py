@@ -107,6 +107,7 @@ def test_a_fork_has_the_arguments_streams_variables_and_folder_of_its_request(
     assert done.stderr == "an error\n"
 
 
+@pytest.mark.slow
 def test_the_hashes_of_texts_are_the_same_in_each_session(variables: dict[str, str]) -> None:
     found = set()
     for _ in range(2):

@@ -129,10 +129,10 @@ def test_the_first_run_sets_up_and_the_second_does_not(checkout: Checkout) -> No
 
 
 @pytest.mark.parametrize("asked", [[], ["--all"]])
-def test_a_run_of_all_folders_uses_two_processes_for_each_processor(checkout: Checkout, asked: list[str]) -> None:
+def test_a_run_of_all_folders_uses_three_processes_for_each_processor(checkout: Checkout, asked: list[str]) -> None:
     words = checkout.run("test", *asked).stdout.split()
     assert words[: 3 + len(asked)] == ["pytest:", "-m", "pytest", *asked]
-    assert words[3 + len(asked) :][:2] == ["--numprocesses", str(2 * min(os.cpu_count() or 2, 8))]
+    assert words[3 + len(asked) :][:2] == ["--numprocesses", str(3 * min(os.cpu_count() or 2, 8))]
 
 
 def test_the_exit_code_of_the_tests_is_handed_on(checkout: Checkout) -> None:

@@ -22,6 +22,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "deployments.test_hosting": "a host opens the store itself",
     "deployments.test_replaying": "swaps queries as a host does, which opens the store itself",
     "deployments.test_results": "reads through a broker too",
+    "deployments.test_separated_queries": "a host opens the store itself",
     "deployments.test_signatures": "keys are trusted by whoever opens the store itself",
     "export.test_metrics": "counts what the embedded store does",
     "log.checking.test_check": PARTS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from anabranch.spark.session.class_archive import UNFINISHED, class_archive, rem
 from anabranch.spark.session.home import ensure_home
 from anabranch.spark.session.java import ensure_java
 from anabranch.spark.session.session import session
+from anabranch.spark.session.start_worker_server import start_worker_server
 
 __all__ = ["prepare_spark", "preparing_spark"]
 
@@ -44,7 +46,7 @@ def prepare_spark() -> Path | None:
         gateway: Any = spark.sparkContext._gateway
         warm_up(spark)
         spark.stop()
-        for worker in psutil.Process(gateway.proc.pid).children(recursive=True):
+        for worker in psutil.Process(start_worker_server().pid).children(recursive=True):
             worker.kill()  # they would complain that Java has ended
         gateway.shutdown()
         gateway.proc.stdin.close()  # the word at which Java ends
@@ -69,9 +71,14 @@ def preparing_spark() -> Iterator[None]:
     if archive is None or archive.exists():
         yield
         return
-    nothing = subprocess.DEVNULL
+    nothing, folder = subprocess.DEVNULL, tempfile.mkdtemp(prefix="anabranch-prepare-")
     preparing = subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True
+        [sys.executable, "-m", __name__, folder],
+        stdin=subprocess.PIPE,
+        stdout=nothing,
+        stderr=nothing,
+        env={**os.environ, "TMPDIR": folder},
+        start_new_session=True,
     )
     try:
         yield
@@ -82,15 +89,18 @@ def preparing_spark() -> Iterator[None]:
             os.killpg(preparing.pid, signal.SIGKILL)  # Java too
         with suppress(subprocess.TimeoutExpired):
             preparing.wait(limits.TASK_END_S)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end_with_parent() -> None:
-    """End this process and all that it started once the one that started it is gone, also by kill -9."""
+def _end_with_parent(folder: str) -> None:
+    """End this process and all that it started once the one that started it is gone, also by kill -9. Its temporary files, in
+    this folder, go with it."""
     sys.stdin.buffer.read()
+    shutil.rmtree(folder, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
     os.nice(_LOWEST_PRIORITY)
-    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=sys.argv[1:], name="parent", daemon=True).start()
     prepare_spark()

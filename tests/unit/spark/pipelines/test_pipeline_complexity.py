@@ -43,6 +43,7 @@ def test_what_stands_side_by_side_is_not_deep() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_statement_has_so_many_tokens_and_no_more() -> None:
     begin = statement("a").count(" ") + 4  # spaces and line ends between its words, and two dots
     most = (limits.PIPELINE_TOKENS_MAX - begin) // 2
