@@ -156,12 +156,14 @@ def open_store(option: str | None, *, create: bool = False) -> Store:
     """Opens the whole store, which the caller closes. Raises StoreNotFound unless it may be created, and what
     `connect` raises."""
     from anabranch.remote.open import connect
+    from anabranch.runtime.process import freeze_imports
 
     chosen, place = invocation, store_path(option)
     more: dict[str, Any] = {}
     if chosen.time_zone is not None or chosen.truncate_times:
         more["settings"] = settings()
     store = connect(place, blobs=chosen.blobs, history=chosen.history, keys=chosen.keys, create=create, **more)
+    freeze_imports()
     if not is_broker(place):  # calls of a broker are repeated anyway
         store.changes.retry_uncertain = True  # there is no caller to repeat the request
     return store

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -163,6 +164,7 @@ def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     if column.null_count == 0 and pa.types.is_integer(column.type):
-        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        # Not by `to_numpy`, whose first call in a process imports pandas.
+        values: list[Any] = np.from_dlpack(column).tolist()
         return values
     return list(column.to_pylist())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from anabranch.runtime.process import freeze_imports
 from anabranch.security.rights import is_internal
 from anabranch.server.assemble import close_broker, open_broker
 from anabranch.server.broker import Broker
@@ -71,6 +72,7 @@ def run(
                 addresses[front_end.name] = front_end.start()
                 started.append(front_end)
             authority = made_authority(settings, secured)
+            freeze_imports()
             ready(Serving(broker.store.url, addresses, _some_stream(broker.store), authority))
             counters.started()
             notify("READY=1")

@@ -15,6 +15,7 @@ import threading
 from typing import Any
 
 from anabranch.errors import AnabranchError
+from anabranch.runtime.process import freeze_imports
 from anabranch.server.assemble import close_broker, open_broker
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
@@ -51,7 +52,9 @@ def _serve(order: dict[str, Any], settings: ServerSettings, stopping: threading.
     broker.loads.count = counters.shed
     try:
         front_end = _front_end(order, broker, settings, counters)
-        _answer(address=front_end.start())
+        address = front_end.start()
+        freeze_imports()
+        _answer(address=address)
         failure = None
         while failure is None and not stopping.wait(_LOOK_S):
             failure = front_end.failed()
