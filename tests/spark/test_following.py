@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from anabranch.errors import Conflict, InvalidArgument
 from anabranch.model.names import StreamName
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
-from anabranch.spark.pipelines.followed_results import LeaderBatches
+from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.standby import copy_checkpoint, refuse_unfollowable
 from anabranch.spark.pipelines.standby_lag import StandbyLag
@@ -27,6 +28,9 @@ from anabranch.spark.source.standby_role import StandbyRole
 from tests.s3_server import Proxy, Spoil, put_object
 from tests.s3_server import fresh_url as s3_url
 from tests.spark.pipelines import SOURCE, new_store, put
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @pytest.fixture
@@ -105,6 +109,19 @@ def test_a_standby_publishes_only_what_the_leader_has_not_once_it_leads(
     assert not leader(tmp_path, role).await_done(1)
 
 
+def test_once_it_leads_a_standby_publishes_a_batch_without_computing_and_keeping_it_first(
+    store: ab.Store, tmp_path: Path, role: StandbyRole
+) -> None:
+    _, first = offsets(store, 1)
+    for folder in ("0001", "00012"):
+        planned(tmp_path / folder, 0, first)
+    role.become("leads")
+    published: list[int] = []
+    untouched = cast("DataFrame", object())
+    FollowedResults(leader(tmp_path, role), role, lambda frame, batch: published.append(batch))(untouched, 0)
+    assert published == [0]
+
+
 def test_a_standby_that_waits_for_its_leader_is_woken_when_it_leads(
     store: ab.Store, tmp_path: Path, role: StandbyRole
 ) -> None:
@@ -155,9 +172,9 @@ def test_a_run_waits_for_a_standby_that_is_behind_for_at_most_as_long_as_its_las
     checkpoint = checkpoint_folder(str(tmp_path / "0001"), Runtime())
     run = AwaitedStandby(checkpoint, 0.01)
     assert waited_s(run, after_s=0.3) < 0.1  # it has none
-    write_mark(checkpoint, 2)
-    assert waited_s(run, after_s=0.3) == pytest.approx(0.3, abs=0.1)
     write_mark(checkpoint, 3)
+    assert waited_s(run, after_s=0.3) == pytest.approx(0.3, abs=0.1)
+    write_mark(checkpoint, 4)
     assert waited_s(run, after_s=0.3) < 0.1
 
 

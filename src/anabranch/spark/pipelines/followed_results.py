@@ -73,6 +73,9 @@ class FollowedResults:
         if self._leader.is_done(batch):
             compute(frame)
             return
+        if self._role.now == "leads":  # nobody else publishes it any more
+            self._publish(frame, batch)
+            return
         kept = frame.persist()
         try:
             compute(kept)

@@ -13,7 +13,8 @@ from anabranch.spark.checkpoint_folder import CheckpointFolder
 __all__ = ["FILE", "AwaitedStandby", "write_mark"]
 
 FILE: Final = "standby"
-_BEHIND_MAX: Final = 2  # batches: one runs here, and one there
+_BEHIND_MAX: Final = 1  # batches: the standby runs one while this run plans the next
+_REMOTE_BEHIND_MAX: Final = 2  # in a bucket, where it takes a while until either sees what the other wrote
 _WAIT_S_MAX: Final = 2.0
 _SILENT_S: Final = 10.0
 _ABSENT_POLLS: Final = 20
@@ -31,6 +32,7 @@ class AwaitedStandby:
 
     def __init__(self, checkpoint: CheckpointFolder, poll_s: float) -> None:
         """`checkpoint` is that of the run, into which it looks every `poll_s` while it waits."""
+        self._behind_max = _REMOTE_BEHIND_MAX if "://" in checkpoint.text else _BEHIND_MAX
         self._checkpoint = checkpoint
         self._poll_s = poll_s
         self._returned_s = time.monotonic()
@@ -39,8 +41,8 @@ class AwaitedStandby:
         self._look_s = -float("inf")  # not before then, where there was no standby
 
     def let_catch_up(self) -> None:
-        """Wait while the standby is more than two batches behind, for as long as the batch before took and at most 2 s:
-        so a run loses at most half of its speed. Does not wait for one that has not moved for 10 s."""
+        """Wait while the standby is more than one batch behind (in a bucket: two), for as long as the batch before took
+        and at most 2 s: so a run loses at most half of its speed. Does not wait for one that has not moved for 10 s."""
         now_s = time.monotonic()
         until_s = now_s + min(now_s - self._returned_s, _WAIT_S_MAX)
         while self._is_behind() and time.monotonic() < until_s:
@@ -65,4 +67,4 @@ class AwaitedStandby:
         if now_s - self._changed_s > _SILENT_S:
             return False
         planned = max((int(name) for name in self._checkpoint.names("offsets") if name.isdigit()), default=0)
-        return planned - int(mark) > _BEHIND_MAX
+        return planned - int(mark) > self._behind_max
