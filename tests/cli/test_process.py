@@ -132,6 +132,11 @@ def test_the_shell_sees_data_and_remarks_apart(sensors: Line) -> None:
     assert done.err.count("\n") == 1
 
 
+def test_a_query_writes_nothing_but_its_rows(sensors: Line) -> None:
+    done = sensors.process("query", "SELECT count(*) AS n FROM iot.sensors")
+    assert (done.code, list(done.json), done.err) == (0, ["n"], "")
+
+
 def test_two_writers_and_a_reader_share_the_folder(sensors: Line) -> None:
     writers = [sensors.start("write", "iot/raw", "--create", "--format", "lines") for _ in range(2)]
     with sensors.start("read", "iot/raw", "--follow", "--limit", "4000") as reader:
