@@ -100,7 +100,7 @@ def message(rows: int = 5) -> pa.Buffer:
 def test_record_batches(mutate: Callable[[bytes], bytes]) -> None:
     for data in (message().to_pybytes(), bytes(RawEvent("k", Micros(3), b"payload").message)):
         changed = mutate(data)
-        found = survives(lambda changed=changed: codec.decode(pa.py_buffer(changed), RAW_COLUMNS, trusted=False))  # type: ignore[misc]
+        found = survives(lambda changed=changed: codec.decode(pa.py_buffer(changed), RAW_COLUMNS))  # type: ignore[misc]
         if isinstance(found, pa.RecordBatch):
             found.validate(full=True)
         survives(lambda changed=changed: payload_of(changed))  # type: ignore[misc]
@@ -453,4 +453,4 @@ def test_a_batch_with_wrong_lengths_is_refused_although_its_checksum_matches() -
     data[at + 4 : at + 8] = (1 << 30).to_bytes(4, "little")
     assert checksum(pa.py_buffer(bytes(data)))
     with pytest.raises(CorruptBlob):
-        codec.decode(pa.py_buffer(bytes(data)), RAW_COLUMNS, trusted=False)
+        codec.decode(pa.py_buffer(bytes(data)), RAW_COLUMNS)

@@ -21,15 +21,17 @@ def encode(batch: pa.RecordBatch | RawEvent) -> pa.Buffer:
     return pa.py_buffer(batch.message) if isinstance(batch, RawEvent) else batch.serialize()
 
 
-def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline", trusted: bool = True) -> pa.RecordBatch:
+def decode(message: pa.Buffer, schema: pa.Schema, *, key: str = "inline", known: bool = False) -> pa.RecordBatch:
     """The inverse of `encode`, zero-copy: the batch views the message's bytes and allocates none of its own. Unless the
-    message is `trusted`, every value is validated too. Raises CorruptBlob, naming `key`."""
+    message is `known`, as this process has decoded it before, it is checked that it is not compressed, and each of its
+    values. Raises CorruptBlob, naming `key`."""
     try:
-        refuse_compressed(message)
+        if not known:
+            refuse_compressed(message)
         batch = pa.ipc.read_record_batch(message, schema)
         # Without this, Arrow would follow offsets that point outside their buffer.
         batch.validate()
-        if not trusted:
+        if not known:
             check_values(batch)
         return batch
     except (pa.ArrowException, EOFError, OSError, ValueError) as exc:

@@ -76,7 +76,7 @@ class Fetcher:
         proves who wrote the bytes only if no one else could have made one. Raises CorruptBlob."""
         place = None if extent.key is None else ((extent.key, extent.location.offset), extent.log, extent.schema)
         known = place in self._sound
-        batch = codec.decode(message, columns, key=name_of(extent), trusted=known)
+        batch = codec.decode(message, columns, key=name_of(extent), known=known)
         if place is not None and not known:
             with self._lock:
                 self._sound[place] = None

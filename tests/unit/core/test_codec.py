@@ -173,7 +173,7 @@ def _int32s(values: list[int]) -> pa.Buffer:
 )
 def test_sound_text_from_elsewhere_is_decoded(ends: list[int], data: bytes) -> None:
     message = _text_message(ends, data)
-    assert decode(message, TEXT, trusted=False).equals(decode(message, TEXT))
+    assert decode(message, TEXT).equals(decode(message, TEXT, known=True))
 
 
 @pytest.mark.parametrize(
@@ -189,4 +189,4 @@ def test_sound_text_from_elsewhere_is_decoded(ends: list[int], data: bytes) -> N
 )
 def test_unsound_text_from_elsewhere_is_corrupt(ends: list[int], data: bytes) -> None:
     with pytest.raises(CorruptBlob):
-        decode(_text_message(ends, data), TEXT, trusted=False)
+        decode(_text_message(ends, data), TEXT)

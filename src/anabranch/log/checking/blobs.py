@@ -116,7 +116,7 @@ class _Message:
         """The whole batch. Raises what decoding and validating bad bytes raises."""
         if self._batch is None:
             message = decrypt_extent(self._sealer, self._extent, self._data, name_of(self._extent))
-            self._batch = codec.decode(message, schema.columns, key=name_of(self._extent), trusted=False)
+            self._batch = codec.decode(message, schema.columns, key=name_of(self._extent))
         return self._batch
 
 

@@ -292,7 +292,7 @@ def _decode(part: ManifestPart, data: pa.Buffer) -> list[dict[str, Any]]:
     except (pa.ArrowException, LookupError, OSError, TypeError, ValueError) as exc:
         raise CorruptBlob(part.key, f"its index does not describe a table ({exc!r})") from exc
     message = data.slice(message_part["at"], message_part["length"])
-    batch = codec.decode(message, schema, key=part.key, trusted=False)
+    batch = codec.decode(message, schema, key=part.key)
     if index.get("table") != part.table or batch.num_rows != part.rows:
         raise CorruptBlob(part.key, "its rows differ from those in the manifest's index")
     rows: list[dict[str, Any]] = batch.to_pylist()

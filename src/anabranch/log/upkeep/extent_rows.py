@@ -48,7 +48,7 @@ class ExtentRows:
                 raise CorruptBlob(key, f"the events at byte {extent.location.offset} do not match their checksum")
             self._verified.add(message_key)
         message = decrypt_extent(self._sealer, extent, message, key)
-        batch = codec.decode(message, encoded_columns, key=key, trusted=False).slice(extent.location.row, count)
+        batch = codec.decode(message, encoded_columns, key=key).slice(extent.location.row, count)
         if batch.num_rows != count:
             raise CorruptBlob(key, f"expected {count} events at byte {extent.location.offset}, found {batch.num_rows}")
         appended = pa.repeat(pa.scalar(extent.appended.low, TIME_TYPE), count)
