@@ -14,8 +14,10 @@ from anabranch.catalog.state.query import QUERY, QueryRow
 from anabranch.errors import InvalidCut, StreamNotFound, Truncated
 from anabranch.export.sample import MetricSample
 from anabranch.model.cut import HEAD, StreamCut
+from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.segment_range import RangesBetween
 from anabranch.store import Store
+from anabranch.store.engine_api import event_time_around, load
 
 __all__ = ["HELP", "pipeline_samples"]
 
@@ -48,6 +50,7 @@ HELP: Final = {
     "anabranch_pipeline_lag_events": "Events of the source that the statement has not read yet.",
     "anabranch_pipeline_lag_bytes": "Logical bytes of the source that the statement has not read yet.",
     "anabranch_pipeline_segment_lag_events": "Unread events in one segment; only for segments that have any.",
+    "anabranch_pipeline_segment_event_time_seconds": "Up to which event time a segment is read: seconds since 1970.",
     "anabranch_pipeline_segment_lag_bytes": "Unread logical bytes in one segment; only for segments that have any.",
     **{metric: text for metric, (_, _, text) in _OF_STATEMENT.items()},
     **{metric: text for metric, (_, text) in _OF_OPERATOR.items()},
@@ -86,6 +89,9 @@ def _of_pipeline(store: Store, pipeline: StoredPipeline) -> Iterator[MetricSampl
                 of_segment = (*labels, ("segment", str(part.segment)))
                 yield MetricSample("anabranch_pipeline_segment_lag_events", of_segment, part.events)
                 yield MetricSample("anabranch_pipeline_segment_lag_bytes", of_segment, part.bytes)
+            for segment, time in _event_times(store, cut):
+                of_segment = (*labels, ("segment", str(segment)))
+                yield MetricSample("anabranch_pipeline_segment_event_time_seconds", of_segment, time / 1e6)
 
 
 def _of_statement(pipeline: str, progress: Mapping[str, Any]) -> Iterator[MetricSample]:
@@ -107,6 +113,25 @@ def _of_query(row: QueryRow, now: int) -> Iterator[MetricSample]:
         labels = (("query", row.name), ("state", state))
         yield MetricSample("anabranch_query_state", labels, 1 if state == current else 0)
     yield MetricSample("anabranch_query_restarts", (("query", row.name),), row.restarts)
+
+
+def _event_times(store: Store, cut: StreamCut) -> Iterator[tuple[SegmentId, Micros]]:
+    """For each segment of a stream with event times, the newest one of the extent that holds the last event before the
+    cut. Left out are segments of which nothing was read, or what was read is truncated."""
+    with store.catalog.reading() as reading:
+        view = load(reading, cut.stream)
+    if view.info.schema.time is None:
+        return
+    for segment, position in cut.as_dict().items():
+        part = view.segments.get(segment)
+        if part is None or not part.head < position <= view.length(segment):
+            continue
+        try:
+            time = event_time_around(store.internals.logs, view, segment, position - 1)
+        except (StreamNotFound, Truncated):
+            continue
+        if time is not None:
+            yield segment, time
 
 
 def _unread(store: Store, cut: StreamCut) -> RangesBetween:

@@ -13,7 +13,7 @@ from anabranch.log.parquet.footer import read_footer
 from anabranch.log.read import LogReader, SegmentRows, Selection, appended_of, offsets_of
 from anabranch.log.segment_reader import SegmentReader
 from anabranch.log.tail import Tail
-from anabranch.log.time_index import append_time, cut_at, newest_event
+from anabranch.log.time_index import append_time, cut_at, event_time_around, newest_event
 from anabranch.log.view import load
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import Place, parse_place, place_text, to_cut
@@ -54,6 +54,7 @@ __all__ = [
     "carry",
     "cut_at",
     "divided_batch",
+    "event_time_around",
     "last_published",
     "load",
     "newest_event",

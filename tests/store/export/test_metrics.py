@@ -12,6 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.catalog.state.pipeline import PIPELINE, PipelineOutput, Restart, StoredPipeline
 from anabranch.export.metrics import exposition, samples
+from anabranch.model.columns import TIME_TYPE
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
@@ -60,6 +61,27 @@ def test_the_lag_of_a_pipeline_is_counted_now_and_by_segment(store: ab.Store) ->
     size = values(store, "anabranch_pipeline_lag_bytes")
     assert size == {of_source: sum(values(store, "anabranch_pipeline_segment_lag_bytes").values())}
     assert size[of_source] > 0
+
+
+def test_the_skew_of_segments_is_reported(store: ab.Store) -> None:
+    schema = pa.schema([("device", pa.string()), ("at", TIME_TYPE)])
+    store.streams.create("iot/timed", schema=schema, key="device", time="at", scaling=2)
+    with store.writer("iot/timed") as writer:
+        for number in range(20):
+            writer.write({"device": f"d{number % 5}", "at": (1_700_000_000 + number * (1 + number % 5)) * 1_000_000})
+    expected: dict[str, float] = {}
+    with store.reader("iot/timed") as reader:
+        for event in reader:
+            segment, time = str(event.pointer.segment), event.body["at"].timestamp()
+            expected[segment] = max(expected.get(segment, 0), time)
+    assert len(set(expected.values())) == 2
+    note_pipeline(store, store.cuts.tail("iot/timed"))
+    metric = "anabranch_pipeline_segment_event_time_seconds"
+    assert {labels[-1]: time for labels, time in values(store, metric).items()} == expected
+    note_pipeline(store, store.cuts.head("iot/timed"))
+    assert values(store, metric) == {}
+    note_pipeline(store, store.cuts.tail("iot/sensors"))
+    assert values(store, metric) == {}, "without event time"
 
 
 def test_what_was_truncated_is_no_lag_and_what_is_not_known_is_left_out(store: ab.Store) -> None:
