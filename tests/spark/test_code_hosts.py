@@ -128,3 +128,22 @@ def test_a_host_runs_only_what_is_as_it_was_deployed_and_signed(
     store.queries.start("changed")
     refused("changed", "does not match its SHA-256")
     assert not store.streams.exists("out/scores")
+
+
+def test_code_that_is_deployed_while_a_shared_driver_starts_does_not_get_into_it(
+    store: ab.Store, tmp_path: Path
+) -> None:
+    put(store, [0])
+    store.queries.deploy("scores", PLAIN.format("plain"))
+    host = HostProcess(store, tmp_path / "host.log", "--spares", "0")
+    try:
+        host.wait(lambda: "query scores: version 1 starts in driver" in host.log.read_text())
+        store.queries.deploy("scores", SCORES, files=files(1))
+        store.queries.deploy("first", PLAIN.format("first"))
+        host.wait(lambda: scores(store) == [1.0])
+        host.wait(partial(has_one_row, store, "out/first"))
+        own = driver_of(store, "scores")
+        assert [row["p"] for row in rows(store, "out/scores")] == [own]
+        assert driver_of(store, "first") not in (None, own)
+    finally:
+        host.end()

@@ -308,7 +308,7 @@ class DeployedQueries(Displayed):
             if number is None:
                 older = [each.number for each in versions_of(txn, name) if each.number < row.version]
                 if not older:
-                    raise QueryNotFound(name, row.version - 1)
+                    raise InvalidArgument(f"query '{name}' has no version before the current one, {row.version}")
                 number = older[-1]
             check_signed(txn, need_version(txn, name, number))
             stays = number == row.version and start_from is None

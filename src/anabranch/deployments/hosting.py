@@ -120,11 +120,16 @@ def remove(catalog: Catalog, name: str, epoch: int) -> None:
         drop_query(txn, name)
 
 
-def begin_run(catalog: Catalog, name: str, epoch: int) -> tuple[QueryRow, QueryVersion, QueryRestart | None]:
+def begin_run(
+    catalog: Catalog, name: str, epoch: int, change: int
+) -> tuple[QueryRow, QueryVersion, QueryRestart | None]:
     """What a driver is to run: the row, the version, and where it starts over (None if it continues, or has started
-    over already). Raises Conflict."""
+    over already). Raises Conflict, also if the query is not as of this change any more: the host has chosen the driver for
+    that one, and another one may have Python code, which needs a driver of its own, or another group."""
     with catalog.writing(subject_of(name)) as txn:
         row = _held(txn, name, epoch)
+        if row.change != change:
+            raise Conflict(f"query '{name}' has been changed before it began")
         version, restart, pipeline = need_version(txn, name, row.version), row.restart, txn.state(PIPELINE, name)
         if restart is not None and restart.generation is None:
             restart = replace(restart, generation=1 if pipeline is None else pipeline.generation + 1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anabranch import limits
-from anabranch.catalog.state.query import QueryNeeds, QueryRestart, QueryRow, StandbyKind, Wanted
+from anabranch.catalog.state.query import QueryNeeds, QueryRestart, QueryRow, QueryState, StandbyKind, Wanted
 from anabranch.errors import Conflict, InvalidArgument
 from anabranch.model.amounts import to_size
 from anabranch.model.ids import Micros
@@ -60,8 +60,12 @@ def wanted_row(row: QueryRow, now: Micros, *, version: int, restart: QueryRestar
     if goes_on and start == (row.wanted == "running") and row.state != "failed":
         return row
     found = replace(row, version=version, restart=restart, changed_at=now, change=row.change + 1)
-    state = row.state if row.state in ("starting", "running", "stopping") else "waiting" if start else "stopped"
     wanted: Wanted = "running" if start else "stopped"
+    state: QueryState
+    if row.state in ("starting", "running", "stopping"):  # its present run ends first
+        state = "starting" if start else "stopping"
+    else:
+        state = "waiting" if start else "stopped"
     return replace(found, wanted=wanted, state=state, restarts=0, retry_at=None, error=None, stop_now=False)
 
 

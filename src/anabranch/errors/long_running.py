@@ -34,25 +34,27 @@ class PipelineFailed(AnabranchError):
 
 class StreamHasPipeline(AnabranchError):
     """Another pipeline writes to the stream, or did until it was deleted, so its results would be duplicated. Pass
-    `also=True` if that is intended, unless the earlier results are to be replaced."""
+    `also=True` if that is intended, unless the earlier results are to be replaced. `of_query` is the message for a deployed
+    query, which can't pass it."""
 
     def __init__(self, stream: str, pipeline: str, other: str, *, replace: bool = False, deleted: bool = False) -> None:
         if replace:
-            super().__init__(
-                f"'{stream}' holds results of pipeline '{pipeline}' too, which would be dropped: start over without "
-                "--replace, or name another target"
-            )
+            problem = f"'{stream}' holds results of pipeline '{pipeline}' too, which would be dropped"
+            message = of_query = "start over without --replace, or name another target"
         elif deleted:
-            super().__init__(
+            problem = (
                 f"'{stream}' still holds the results of pipeline '{pipeline}', which was deleted, and '{other}' would append "
-                f"its own to them, perhaps the same ones a second time: delete or truncate '{stream}', name another target, "
-                "start over with --from PLACE --replace, or pass --also to append"
+                "its own to them, perhaps the same ones a second time"
             )
+            start = f"delete or truncate '{stream}', name another target"
+            message = f"{start}, start over with --from PLACE --replace, or pass --also to append"
+            of_query = f"{start}, or start over with --from PLACE --replace"
         else:
-            super().__init__(
-                f"pipeline '{pipeline}' already writes to '{stream}', and '{other}' would append its results a second time: run it "
-                f"with --name {pipeline}, name another target, or pass --also if both are to write to it"
-            )
+            problem = f"pipeline '{pipeline}' already writes to '{stream}', and '{other}' would append its results a second time"
+            message = f"run it with --name {pipeline}, name another target, or pass --also if both are to write to it"
+            of_query = f"deploy it as a new version of '{pipeline}', or name another target"
+        super().__init__(f"{problem}: {message}")
+        self.of_query = f"{problem}: {of_query}"
         self.stream = stream
         self.pipeline = pipeline
         self.other = other

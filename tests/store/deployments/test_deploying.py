@@ -38,7 +38,7 @@ def test_a_rollback_returns_to_a_version_and_makes_none(anywhere: Store) -> None
         queries.deploy("q", text)
     assert queries.rollback("q").version == 2
     assert queries.rollback("q").version == 1
-    with pytest.raises(QueryNotFound, match="has no version 0"):
+    with pytest.raises(InvalidArgument, match="no version before the current one, 1"):
         queries.rollback("q")
     assert queries.rollback("q", 3).version == 3
     with pytest.raises(QueryNotFound, match="has no version 4"):

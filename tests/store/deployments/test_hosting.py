@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_a_host_has_a_query_until_its_lease_runs_out(anywhere: Store) -> None:
     for late in (
         lambda: hosting.renew(anywhere.catalog, "q", 1, until=Micros(99 * SECOND)),
         lambda: hosting.update(anywhere.catalog, "q", 1, lambda row: replace(row, state="running")),
-        lambda: hosting.begin_run(anywhere.catalog, "q", 1),
+        lambda: hosting.begin_run(anywhere.catalog, "q", 1, second.change),
         lambda: hosting.remove(anywhere.catalog, "q", 1),
     ):
         with pytest.raises(Conflict, match="another one has taken it"):
@@ -67,12 +68,40 @@ def test_what_needs_no_host_is_taken_by_none(anywhere: Store) -> None:
     assert claim(anywhere, "a", now=99 * SECOND) is not None
 
 
+@pytest.mark.parametrize("changed", [{"parameters": {"size": "1"}}, {"group": "billing"}])
+def test_a_driver_runs_only_what_it_was_chosen_for(store: Store, changed: dict[str, Any]) -> None:
+    sql = "DECLARE PARAMETER size STRING DEFAULT '2'; SELECT :size"
+    store.queries.deploy("q", sql)
+    row = claim(store, "a", now=0)
+    assert row is not None
+    store.queries.deploy("q", sql, **changed)  # while its driver starts
+    with pytest.raises(Conflict, match="changed before it began"):
+        hosting.begin_run(store.catalog, "q", 1, row.change)
+
+
+def test_a_changed_query_does_not_run_before_its_new_run_does(store: Store) -> None:
+    def state() -> str:
+        [row] = hosting.queries(store.catalog)
+        return row.state
+
+    store.queries.deploy("q", "one")
+    assert claim(store, "a", now=0) is not None
+    hosting.update(store.catalog, "q", 1, lambda row: replace(row, state="running"))
+    store.queries.deploy("q", "one")  # nothing has changed
+    assert state() == "running"
+    store.queries.deploy("q", "two")
+    assert state() == "starting"
+    store.queries.deploy("q", "three", start=False)
+    assert state() == "stopping"
+
+
 def test_a_query_starts_over_once(store: Store) -> None:
     store.queries.deploy("q", "one", start_from="head", replace_results=True)
     assert claim(store, "a", now=0) is not None
 
     def restart() -> tuple[str, ...] | None:
-        found = hosting.begin_run(store.catalog, "q", 1)[2]
+        [row] = hosting.queries(store.catalog)
+        found = hosting.begin_run(store.catalog, "q", 1, row.change)[2]
         return None if found is None else found.places
 
     assert restart() == ("head",)

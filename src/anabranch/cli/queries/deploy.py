@@ -165,4 +165,4 @@ def _check(
     check_code(functions_of(steps), files)
     row = None if is_broker(store.url) else record.get(store.catalog, name)
     if row is not None and row.prepared and not restarts:
-        record.refuse_changed(row, [step.output for step in steps])
+        record.refuse_changed(row, [step.output for step in steps], deployed=True)

@@ -165,7 +165,7 @@ def claim(
             wanted = replace(wanted, outputs=tuple(_started_over(row, new, restart) for new in wanted.outputs))
             return replace(wanted, generation=generation, prepared=False, restart=restart)
         if row.prepared:
-            refuse_changed(row, outputs)
+            refuse_changed(row, outputs, deployed=epoch is not None)
             goes_on = [
                 replace(new, checkpoint=kept[new.target].checkpoint, starts=kept[new.target].starts)
                 for new in wanted.outputs
@@ -347,8 +347,9 @@ def refuse_running(row: PipelineRow, now: int, fenced: str | None = None) -> Non
         raise PipelineRunning(row.name, row.holder.pid, row.holder.host)
 
 
-def refuse_changed(row: PipelineRow, outputs: Sequence[PipelineOutput]) -> None:
-    """Raise InvalidArgument if these statements are not the ones that the row's checkpoints belong to."""
+def refuse_changed(row: PipelineRow, outputs: Sequence[PipelineOutput], *, deployed: bool) -> None:
+    """Raise InvalidArgument if these statements are not the ones that the row's checkpoints belong to. The message is for who
+    deploys a query, or runs a pipeline."""
     before = {output.target: output.fingerprint for output in row.outputs}
     after = {output.target: output.fingerprint for output in outputs}
     if before == after:
@@ -356,9 +357,16 @@ def refuse_changed(row: PipelineRow, outputs: Sequence[PipelineOutput]) -> None:
     changed = sorted(target for target in before.keys() | after.keys() if before.get(target) != after.get(target))
     lines = [output.line for output in outputs if output.target in changed]
     where = f" (line {lines[0]})" if lines else ""
+    what = "query" if deployed else "pipeline"
+    changed_since = f"the statement for {changed[0]}{where} has changed since {what} '{row.name}' wrote its checkpoints"
+    if deployed:
+        raise InvalidArgument(
+            f"{changed_since}; start over with --from head (or another place), or keep what can be kept with: "
+            f"anabranch queries upgrade {row.name}"
+        )
     raise InvalidArgument(
-        f"the statement for {changed[0]}{where} has changed since pipeline '{row.name}' wrote its checkpoints; start over "
-        f"with --from head (or another place), with: anabranch pipeline reset {row.name}, or under another --name"
+        f"{changed_since}; start over with --from head (or another place), with: anabranch pipeline reset {row.name}, "
+        "or under another --name"
     )
 
 

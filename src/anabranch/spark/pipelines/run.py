@@ -266,7 +266,7 @@ def _check(store: Store, asked: _RunArguments, session: Callable[[], SparkSessio
     if row is not None:
         row_of.refuse_running(row, store.runtime.clock.now(), asked.fenced)
         if row.prepared and asked.restart is None:
-            row_of.refuse_changed(row, [step.output for step in asked.steps])
+            row_of.refuse_changed(row, [step.output for step in asked.steps], deployed=asked.deployed is not None)
     check_sources(store, asked.steps)
     refuse_loops(store, asked.name, [step.output for step in asked.steps])
     present = check_targets(store, asked.name, row, asked.steps, asked.restart, also=asked.also)

@@ -251,7 +251,7 @@ class Standby:
         row = row_of.find(self._store.catalog, self._name)
         if not row.prepared or any(not each.checkpoint or each.target_id is None for each in row.outputs):
             raise Conflict(f"pipeline '{self._name}' has no checkpoints yet")
-        row_of.refuse_changed(row, [step.output for step in self._steps])
+        row_of.refuse_changed(row, [step.output for step in self._steps], deployed=True)
         return row
 
     def _await_planned(self, leader: CheckpointFolder) -> int:

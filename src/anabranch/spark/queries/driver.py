@@ -97,7 +97,7 @@ class _Driver:
         """Do what the host says."""
         if (name := message.get("run")) is not None:
             self._stopping.discard(name)
-            threading.Thread(target=self._run, args=(name, message["epoch"]), name=f"run-{name}", daemon=True).start()
+            threading.Thread(target=self._run, args=(name, message["epoch"], message["change"]), name=f"run-{name}", daemon=True).start()
         elif (name := message.get("follow")) is not None:
             followed = _Followed(message["change"])
             with self._lock:
@@ -207,8 +207,8 @@ class _Driver:
             QUERY_NOTED(query=name, note=f"its standby did not take over: {exc}")
             return None
 
-    def _run(self, name: str, epoch: int) -> None:
-        how, error = self._outcome(name, epoch)
+    def _run(self, name: str, epoch: int, change: int) -> None:
+        how, error = self._outcome(name, epoch, change)
         with self._lock:
             if self._running.get(name, (epoch, None))[0] == epoch:  # it may have come back to this host meanwhile
                 self._running.pop(name, None)
@@ -229,16 +229,16 @@ class _Driver:
         self._host.send(event="ending", why=f"tasks of query '{name}' went on after it had ended")
         _end_at_once(self._folder)
 
-    def _outcome(self, name: str, epoch: int) -> tuple[Ended, str | None]:
+    def _outcome(self, name: str, epoch: int, change: int) -> tuple[Ended, str | None]:
         try:
             begun = self._store.runtime.clock.now()
-            pipeline = self._start(name, epoch)
+            pipeline = self._start(name, epoch, change)
             self._remove_abandoned(name, epoch, begun)
             pipeline.await_termination()
         except Conflict as exc:
             return "lost", str(exc)
         except _REFUSALS as exc:
-            return "refused", str(exc)
+            return "refused", exc.of_query if isinstance(exc, StreamHasPipeline) else str(exc)
         except Exception as exc:
             if is_java_gone(exc):  # all that this driver runs has ended
                 self._host.send(event="ending", why="Spark's Java process has ended")
@@ -248,9 +248,9 @@ class _Driver:
             return "crashed" if is_crash(exc) else "failed", explain(exc)
         return "stopped", None
 
-    def _start(self, name: str, epoch: int) -> Pipeline:
+    def _start(self, name: str, epoch: int, change: int) -> Pipeline:
         self._use_session()
-        row, version, restart = begin_run(self._store.catalog, name, epoch)
+        row, version, restart = begin_run(self._store.catalog, name, epoch, change)
         pipeline = self._take_over(row) if restart is None else None
         if pipeline is None:
             pipeline = self._begin(row, version, restart)

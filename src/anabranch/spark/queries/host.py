@@ -283,7 +283,8 @@ class QueryHost:
 
     def _start(self, name: str, held: _HeldQuery, *, after: str | None = None) -> None:
         """Start a query, in its hot standby if there is one. `after`: why its last run ended, unless that was noted."""
-        ready, taken = self._standbys.is_ready(name, held.row.change), False
+        change = held.row.change  # the one for which the driver is chosen; there may be another one by now
+        ready, taken = self._standbys.is_ready(name, change), False
 
         def starting(row: QueryRow) -> QueryRow:
             nonlocal taken
@@ -295,8 +296,8 @@ class QueryHost:
         held.row = hosting.update(self._store.catalog, name, held.row.epoch, starting)
         driver = self._pool.promote(self._standbys.take(name)) if taken else self._pool.for_query(held.owner)
         held.driver, held.change, held.stopping, held.ending = driver, None, False, False
-        held.begun, held.unwanted_s = held.row.change, None
-        driver.send(run=name, epoch=held.row.epoch)
+        held.begun, held.unwanted_s = change, None
+        driver.send(run=name, epoch=held.row.epoch, change=change)
         if after is not None:
             self._note(name, held, after, level="warning")
         how = "is taken over by its standby" if taken else "starts"
@@ -337,13 +338,22 @@ class QueryHost:
             return  # about a run that was lost
         if message.get("event") == "started":
             held.change, held.started_s = int(message["change"]), time.monotonic()
-            self._update(name, held, state="running")
+            self._note_running(name, held)
             self._note(name, held, f"version {message['version']} runs")
         elif message.get("event") == "ended" and message.get("how") in ENDINGS:
-            asked, change = held.stopping, held.change
+            asked, change = held.stopping, held.begun
             held.driver, held.change, held.stopping = None, None, False  # first: the store may not answer now
             asked = asked or self._has_changed(name, held, change)
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
+
+    def _note_running(self, name: str, held: _HeldQuery) -> None:
+        """Its run has started. If the query was changed meanwhile, another run is to start, or none."""
+        change = held.change
+
+        def running(row: QueryRow) -> QueryRow:
+            return replace(row, state="running") if row.state == "starting" and row.change == change else row
+
+        held.row = hosting.update(self._store.catalog, name, held.row.epoch, running)
 
     def _run_ended(self, name: str, held: _HeldQuery, how: str, error: str | None, *, asked: bool) -> None:
         if how == "crashed" and not asked:
@@ -362,7 +372,7 @@ class QueryHost:
             self._retry(name, held, str(error))
 
     def _has_changed(self, name: str, held: _HeldQuery, change: int | None) -> bool:
-        """True if the query was changed under its run of `change`: by a replay that took its place."""
+        """True if the query was changed under its run of `change`: before it began, or by a replay that took its place."""
         self._update(name, held)
         return change is not None and change != held.row.change
 

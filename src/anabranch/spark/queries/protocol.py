@@ -3,7 +3,7 @@
 | from the host | |
 |---|---|
 | `{"store": {…}, "conf": {…}, "warm": bool, "folder": path}` | first: the addresses of the store, Spark's settings, whether to warm up, and the folder of its files, which it removes at its end |
-| `{"run": name, "epoch": n}` | run the query, which this host holds in this epoch |
+| `{"run": name, "epoch": n, "change": n}` | run the query, which this host holds in this epoch, as of this change |
 | `{"stop": name}` | end it once its micro-batch is done |
 | `{"drop": name}` | end it at once: it was lost to another host |
 | `{"follow": name, "change": n}` | be the hot standby of the query as of this change; a later `run` of it takes over |
@@ -33,7 +33,7 @@ __all__ = ["Ended", "MessagePipe", "parse_line"]
 
 Ended: TypeAlias = Literal["stopped", "refused", "failed", "crashed", "lost"]
 """How a run ended: as asked; because the query can't run as it is; by a failure; because a Python worker or an executor of
-Spark has ended, which says nothing about the query; because another host has the query."""
+Spark has ended, which says nothing about the query; because another host has the query, or it was changed before it began."""
 
 ENDINGS: Final = ("stopped", "refused", "failed", "crashed", "lost")
 
