@@ -56,6 +56,9 @@ _DevTls = Annotated[bool | None, typer.Option("--dev-tls", help="Make a certific
 _Insecure = Annotated[
     bool | None, typer.Option("--insecure", help="Serve other machines without TLS or authentication.")
 ]
+_Queries = Annotated[
+    bool | None, typer.Option("--queries", help="Run deployed queries too, as `anabranch queries serve` does.")
+]
 _Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, as in the file; may be given several times."),
@@ -79,6 +82,7 @@ def serve(
     tls_key: _TlsKey = None,
     dev_tls: _DevTls = None,
     insecure: _Insecure = None,
+    queries: _Queries = None,
     sets: _Sets = None,
     print_config: _PrintConfig = False,
     as_json: JsonOption = False,
@@ -96,6 +100,7 @@ def serve(
     Examples:
 
       anabranch serve
+      anabranch serve --queries
       anabranch serve --config server.toml --workers 4
       anabranch serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server-key.pem
 
@@ -114,6 +119,7 @@ def serve(
         "tls_key": tls_key,
         "dev_tls": dev_tls,
         "insecure": insecure,
+        "queries": queries,
     }
     given = {name: value for name, value in flags.items() if value is not None}
     loaded = _load({**_shared(context, store), **_pairs(sets or ()), **given}, config)
@@ -180,7 +186,7 @@ def _run(settings: ServerSettings, *, as_json: bool) -> None:
 
 def _show(settings: ServerSettings, serving: Serving) -> None:
     put_line(f"Serving {shown_address(serving.store)}", bold=True)
-    labels = {"flight": "Flight", "http": "HTTP", "grpc": "gRPC"}
+    labels = {"flight": "Flight", "http": "HTTP", "grpc": "gRPC", "queries": "Queries"}
     for name, address in serving.addresses.items():
         put_line(f"  {labels[name]:<8}{address}")
     who = "callers with a token or certificate" if settings.authenticates else "everybody"

@@ -33,7 +33,7 @@ from anabranch.deployments.signatures import check_signed
 from anabranch.deployments.texts import check_statements, check_values
 from anabranch.deployments.versions import next_version, put_new, version_digest
 from anabranch.deployments.wanted_state import NeedsChange, refuse_deleted, restart_at, wanted_row, with_standby
-from anabranch.errors import InvalidArgument, NoResultsYet, QueryNotFound
+from anabranch.errors import InvalidArgument, NoResultsYet
 from anabranch.model.amounts import to_duration
 from anabranch.model.cut import HEAD
 from anabranch.model.event import Event

@@ -100,6 +100,14 @@ class ServerSettings(BaseSettings):
         1, description="Processes that serve HTTP on one socket. With one, the main process serves it itself."
     )
 
+    queries: bool = Field(
+        False,
+        description="Run deployed queries too, in a process of its own, as `anabranch queries serve` does. Needs Spark.",
+    )
+    queries_spares: Annotated[int, Field(ge=0)] = Field(
+        1, description="Drivers that it starts and warms up ahead of use."
+    )
+
     insecure: bool = Field(False, description="Serve other machines without TLS or without authentication.")
     auth: Literal["off", "tokens"] | None = Field(
         None,
@@ -306,6 +314,8 @@ def _check_together(settings: ServerSettings) -> None:
         raise InvalidArgument("a store in memory is not served by gRPC: switch flight or http on")
     if settings.store == MEMORY and settings.workers > 1:
         raise InvalidArgument("a store in memory belongs to one process: leave workers at 1")
+    if settings.store == MEMORY and settings.queries:
+        raise InvalidArgument("a store in memory belongs to one process: it can't have a host of queries")
     require_safe(settings.host, tls=settings.tls, authentication=settings.authenticates, insecure=settings.insecure)
 
 

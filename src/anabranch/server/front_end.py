@@ -1,4 +1,4 @@
-"""What the broker asks of each of its front ends: Flight, HTTP, gRPC."""
+"""What the broker asks of each of its front ends: Flight, HTTP, gRPC, and of the host of queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class FrontEnd(Protocol):
 
     @property
     def name(self) -> str:
-        """`flight`, `http` or `grpc`."""
+        """`flight`, `http`, `grpc` or `queries`."""
         ...
 
     def start(self) -> str:

@@ -21,6 +21,7 @@ from anabranch.server.flight.front_end import FlightFrontEnd
 from anabranch.server.front_end import FrontEnd
 from anabranch.server.http_front_end import HttpFrontEnd
 from anabranch.server.processes.grpc_process import GrpcProcess
+from anabranch.server.processes.query_host_process import QueryHostProcess
 from anabranch.server.processes.workers import HttpWorkers
 from anabranch.server.systemd import notify
 from anabranch.store.facade import Store
@@ -33,7 +34,7 @@ _STOP_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What a started broker serves: the address of each front end, by its name. `stream` is one of the store's streams,
+    """What a started broker serves: the address of each front end, by its name (of `queries` the host's name). `stream` is one of the store's streams,
     None if it has none. `authority` is the file that clients trust where the certificate was made by `dev_tls`."""
 
     store: str
@@ -99,8 +100,8 @@ def _some_stream(store: Store) -> str | None:
 
 
 def _slots(settings: ServerSettings) -> int:
-    """How many processes count: the main one, gRPC's and the workers."""
-    return 2 + settings.workers
+    """How many processes count: the main one, gRPC's, the workers and the host of queries."""
+    return 3 + settings.workers
 
 
 def _front_ends(
@@ -115,6 +116,9 @@ def _front_ends(
         found.append(HttpFrontEnd(broker, settings, counters, access_log))
     if settings.serves_grpc:
         found.append(GrpcProcess(settings, counters, slots=_slots(settings)))
+    if settings.queries:
+        slots = _slots(settings)
+        found.append(QueryHostProcess(settings, counters, slots=slots, slot=slots - 1))
     return found
 
 

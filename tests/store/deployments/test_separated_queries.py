@@ -31,17 +31,20 @@ class Driver:
     store: ClassVar[ab.Store]
     all: ClassVar[list[Driver]]
     numbers: ClassVar[Iterator[int]] = itertools.count(1)
+    starts: ClassVar[bool] = True
 
     def __init__(self, _addresses: object, _conf: object, events: Any, *, warm: bool) -> None:
         del warm
         self.pid = next(self.numbers)
-        self.ready = True
+        self.ready = Driver.starts
         self.owner: DriverOwner | None = None
         self.runs: set[str] = set()
         self._events = events
         Driver.all.append(self)
 
     def send(self, **message: Any) -> None:
+        if not self.ready:
+            return
         if (name := message.get("run")) is not None and name.startswith("stuck"):
             self.runs.add(name)  # and says nothing more
         elif name is not None:
@@ -142,3 +145,14 @@ def test_a_query_that_never_starts_can_be_stopped_deleted_and_changed(
             store.queries.deploy("stuck", SQL.format("stuck") + " WHERE a > 1", start_from="head")
             until(lambda: any("stuck" in each.runs for each in Driver.all if each is not driver))
         until(lambda: running("a") and running("a") != [driver])
+
+
+def test_a_host_that_ends_while_a_driver_starts_counts_no_failure(
+    store: ab.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Driver, "starts", False)
+    store.queries.deploy("a", SQL.format("a"), memory=0)
+    with serving(store, 1):
+        until(lambda: store.queries.get("a").state == "starting")
+    info = store.queries.get("a")
+    assert (info.state, info.host, info.restarts, info.error) == ("waiting", None, 0, None)

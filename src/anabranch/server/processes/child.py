@@ -33,9 +33,10 @@ def main() -> None:
     settings = ServerSettings(**order["settings"])
     log_to_stderr(settings.log_level)
     stopping = threading.Event()
-    # They reach every process of a terminal or a container; the main process tells this one when to end.
+    # They reach every process of a terminal or a container; the main process tells this one when to end. Not SIG_IGN, which
+    # processes that this one starts would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda signum, frame: None)
     threading.Thread(target=_await_end_of_stdin, args=(stopping,), daemon=True).start()
     try:
         code = _serve(order, settings, stopping)
@@ -73,6 +74,10 @@ def _front_end(order: dict[str, Any], broker: Broker, settings: ServerSettings, 
         from anabranch.server.grpc.front_end import GrpcFrontEnd
 
         return GrpcFrontEnd(broker, settings, counters, log)
+    if order["front_end"] == "queries":
+        from anabranch.server.query_host import QueryHostFrontEnd
+
+        return QueryHostFrontEnd(broker.store, spares=settings.queries_spares)
     from anabranch.server.http_front_end import HttpFrontEnd
 
     return HttpFrontEnd(broker, settings, counters, log, door=socket.socket(fileno=order["door"]))

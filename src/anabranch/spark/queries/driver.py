@@ -97,7 +97,9 @@ class _Driver:
         """Do what the host says."""
         if (name := message.get("run")) is not None:
             self._stopping.discard(name)
-            threading.Thread(target=self._run, args=(name, message["epoch"], message["change"]), name=f"run-{name}", daemon=True).start()
+            threading.Thread(
+                target=self._run, args=(name, message["epoch"], message["change"]), name=f"run-{name}", daemon=True
+            ).start()
         elif (name := message.get("follow")) is not None:
             followed = _Followed(message["change"])
             with self._lock:

@@ -496,8 +496,11 @@ class QueryHost:
         """End all runs after their micro-batches, and give all queries back."""
         self._draining = True
         self._standbys.drain()
-        for driver in self._pool.starting():
-            self._ended(driver)  # nothing runs in one that still starts
+        for driver in self._pool.starting():  # nothing runs in it, so no run has failed
+            self._pool.ended(driver, 0.0)
+            self._standbys.ended(driver)
+            for held in self._held.values():
+                held.driver = None if held.driver is driver else held.driver
         for name, held in self._held.items():
             if held.driver is not None and not held.stopping:
                 held.stopping = True
