@@ -3,6 +3,8 @@ tests were left out, so that nothing is left out unseen."""
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import random
 import signal
@@ -81,10 +83,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
         config.stash[_SLOW_LEFT_OUT] = len(slow)
         config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in set(slow)]
+        left_out = set(slow)
+        items[:] = [item for item in items if item not in left_out]
     if hasattr(config, "workerinput"):
         order = {f"tests/{file}": place for place, file in enumerate(_LONG)}
         items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """What collecting makes lives as long as the process, so looking for garbage meanwhile is in vain."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From here on the collector leaves alone what there is of tests and modules, a million objects: each full collection
+    would traverse them, and tests make many."""
+    gc.freeze()
+    gc.enable()
+    atexit.register(gc.unfreeze)  # datasketches reports what is still there in the end
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from river.drift import ADWIN
 
 import anabranch as ab
 from anabranch.errors import InvalidSql
@@ -57,6 +56,8 @@ def put(store: ab.Store, first: int, count: int) -> None:
 
 
 def by_river(store: ab.Store) -> list[tuple[str, int]]:
+    from river.drift import ADWIN  # takes seconds to import
+
     detectors: dict[str, ADWIN] = {}
     found = []
     with store.reader(SOURCE) as reader:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from river.drift import ADWIN, PageHinkley
 
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.spark.pipelines.sql.parse import parse
@@ -40,6 +39,18 @@ def values(seed: int) -> pa.Table:
     )
 
 
+def adwin(**options: Any) -> Any:
+    from river.drift import ADWIN  # takes seconds to import
+
+    return ADWIN(**options)
+
+
+def page_hinkley(**options: Any) -> Any:
+    from river.drift import PageHinkley
+
+    return PageHinkley(**options)
+
+
 def by_river(rows: pa.Table, make: Any) -> list[tuple[str | None, int]]:
     """Keys and offsets at which a detector for each key, used as its documentation says, finds drift."""
     detectors: dict[str | None, Any] = {}
@@ -56,12 +67,12 @@ def by_river(rows: pa.Table, make: Any) -> list[tuple[str | None, int]]:
 @pytest.mark.parametrize(
     ("detector", "make"),
     [
-        (DriftDetector("adwin"), ADWIN),
-        (DriftDetector("adwin", {"delta": 0.1, "clock": 1}), lambda: ADWIN(delta=0.1, clock=1)),
-        (DriftDetector("page_hinkley"), PageHinkley),
+        (DriftDetector("adwin"), adwin),
+        (DriftDetector("adwin", {"delta": 0.1, "clock": 1}), lambda: adwin(delta=0.1, clock=1)),
+        (DriftDetector("page_hinkley"), page_hinkley),
         (
             DriftDetector("page_hinkley", {"threshold": 20.0, "mode": "up"}),
-            lambda: PageHinkley(threshold=20, mode="up"),
+            lambda: page_hinkley(threshold=20, mode="up"),
         ),
     ],
 )
