@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 import pyarrow as pa
 import pytest
@@ -292,10 +293,17 @@ def tell(verb: Verb, number: int, action: Action) -> tuple[list[str], State, Sta
     return calls, before, between, after
 
 
+@cache
+def undisturbed(verb: Verb) -> tuple[list[str], State, State]:
+    """The verb's calls, and what is seen before and after it. One verb's tests share it."""
+    calls, before, _, after = tell(verb, 0, Action.PASS)
+    return calls, before, after
+
+
 @some_or_every_crash
 @pytest.mark.parametrize("verb", AT_ONCE, ids=lambda each: each.__name__)
 def test_a_crash_at_any_call_of_a_change_leaves_all_or_nothing(verb: Verb, every: bool) -> None:
-    calls, before, _, whole = tell(verb, 0, Action.PASS)
+    calls, before, whole = undisturbed(verb)
     assert before != whole
     (committed,) = [number for number, name in enumerate(calls, 1) if name == "writing.commit"]
     for number, action in crashes(calls, every=every):
@@ -308,7 +316,7 @@ def test_a_crash_at_any_call_of_a_change_leaves_all_or_nothing(verb: Verb, every
 @some_or_every_crash
 @pytest.mark.parametrize("verb", JOBS, ids=lambda each: each.__name__)
 def test_a_crash_of_a_job_at_any_call_is_gone_on_from(verb: Verb, every: bool) -> None:
-    calls, before, _, whole = tell(verb, 0, Action.PASS)
+    calls, before, whole = undisturbed(verb)
     assert before != whole
     assert calls.count("writing.commit") > 3
     for number, action in crashes(calls, every=every):
@@ -320,7 +328,7 @@ def test_a_crash_of_a_job_at_any_call_is_gone_on_from(verb: Verb, every: bool) -
 @pytest.mark.parametrize("action", [Action.UNCERTAIN_LANDED, Action.UNCERTAIN_LOST])
 @pytest.mark.parametrize("verb", AT_ONCE, ids=lambda each: each.__name__)
 def test_a_lost_answer_to_a_change_is_found_by_asking_again(verb: Verb, action: Action) -> None:
-    calls, _, _, whole = tell(verb, 0, Action.PASS)
+    calls, _, whole = undisturbed(verb)
     (number,) = (number for number, name in enumerate(calls, 1) if name == "writing.commit")
     with World(1, settings=SETTINGS) as world, tight_limits():
 

@@ -60,8 +60,10 @@ TAKE_MANY_SEEDS = {
 # costs time, and nothing else.
 FOUND_BY = {
     "believe_silence": 6,
-    "collect_what_copies_view": 4,
+    "collect_what_copies_view": 8,
     "collect_what_was_reported": 3,
+    "commit_what_was_swept": 22,
+    "decide_before_the_lock": 13,
     "end_every_lease": 3,
     "forget_the_lease": 13,
     "forget_the_request": 3,
