@@ -103,6 +103,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     atexit.register(gc.unfreeze)  # datasketches reports what is still there in the end
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A plain run of all tests shares Spark sessions; in one of the slow tests too, the files of a session take too long."""
+    if config.getoption("dist") != "loadfile" or config.getoption("--all"):
+        return None
+    from tests.processes import SharedSessions
+
+    return SharedSessions(config, log)
+
+
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """Of a random test: in a plain run always the same, with --all drawn anew. The report of a failure names it."""
