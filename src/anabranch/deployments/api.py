@@ -54,7 +54,7 @@ class DeployedQueries(Displayed):
     """
 
     def __init__(
-        self, changes: Changes, open_reader: Callable[..., Reader], latest: Callable[[str, str], Event | None]
+        self, changes: Changes, open_reader: Callable[..., Reader], latest: Callable[..., Event | None]
     ) -> None:
         """`open_reader` is `Store.reader`, and `latest` is `Store.latest`."""
         self._latest = latest
@@ -435,13 +435,14 @@ class DeployedQueries(Displayed):
         )
 
     def state(self, name: str, key: str, result: str | None = None) -> Event | None:
-        """The last result with a routing key, of all that were published when it was called; None if there is none. `result`
+        """The last result with a routing key, of all that were published when it was called; None if there is none. Of
+        results that were published together it is the one with the newest event time. `result`
         as in `results`. Raises QueryNotFound, NoResultsYet, InvalidArgument, and what `Store.latest` raises."""
         info = self.get(name)
         stream = result_stream(info, result)
         if stream is None:
             raise NoResultsYet(info.name, info.state)
-        return self._latest(stream, key)
+        return self._latest(stream, key, by_time=True)
 
     def committed_state(
         self,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog
@@ -14,7 +17,7 @@ from anabranch.core.constant_columns import constant
 from anabranch.errors import InvalidArgument, TooLarge, Truncated
 from anabranch.log.read import LogReader, Selection, appended_of, offsets_of
 from anabranch.log.view import load
-from anabranch.model.columns import ADDED
+from anabranch.model.columns import ADDED, APPENDED
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
@@ -22,6 +25,8 @@ from anabranch.reading.cursor import StreamCursor
 from anabranch.reading.row_source import StreamDelivery
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Lock
+
+_EARLIEST: Final = -(1 << 62)
 
 
 class LatestEvents:
@@ -33,20 +38,22 @@ class LatestEvents:
         self._logs = logs
         self._tasks = runtime.tasks
         self._lock = runtime.tasks.lock()
-        self._tables: OrderedDict[StreamId, _KeyTable] = OrderedDict()
+        self._tables: OrderedDict[tuple[StreamId, bool], _KeyTable] = OrderedDict()
 
-    def get(self, stream: StreamId, key: str) -> Event | None:
+    def get(self, stream: StreamId, key: str, *, by_time: bool = False) -> Event | None:
         """The last event of `key` among those that were durable when it was called; None if there is none, or it was
-        truncated. The first call reads the whole stream, a later one what was appended since. Raises StreamNotFound,
+        truncated. With `by_time`, of those that have the same append time the one with the newest event time is the last,
+        else the one with the greatest offset. The first call reads the whole stream, a later one what was appended since. Raises StreamNotFound,
         InvalidArgument for a stream without a key, TooLarge, and what reading raises."""
         with self._lock:
-            table = self._tables.get(stream) or _KeyTable(self._catalog, self._logs, stream, self._tasks.lock())
-            self._tables[stream] = table
-            self._tables.move_to_end(stream)
+            name = (stream, by_time)
+            table = self._tables.get(name) or _KeyTable(self._catalog, self._logs, stream, by_time, self._tasks.lock())
+            self._tables[name] = table
+            self._tables.move_to_end(name)
         try:
             found = table.get(key)
         except BaseException:
-            self._drop(stream, table)  # what it holds may be half of what was read
+            self._drop(name, table)  # what it holds may be half of what was read
             raise
         with self._lock:
             while len(self._tables) > 1 and (
@@ -56,19 +63,20 @@ class LatestEvents:
                 self._tables.popitem(last=False)
         return found
 
-    def _drop(self, stream: StreamId, table: _KeyTable) -> None:
+    def _drop(self, name: tuple[StreamId, bool], table: _KeyTable) -> None:
         with self._lock:
-            if self._tables.get(stream) is table:
-                del self._tables[stream]
+            if self._tables.get(name) is table:
+                del self._tables[name]
 
 
 class _KeyTable:
     """One stream's latest events: batches with the three added columns, and where in them the row of each key is."""
 
-    def __init__(self, catalog: Catalog, logs: LogReader, stream: StreamId, lock: Lock) -> None:
+    def __init__(self, catalog: Catalog, logs: LogReader, stream: StreamId, by_time: bool, lock: Lock) -> None:
         self._catalog = catalog
         self._logs = logs
         self._stream = stream
+        self._by_time = by_time
         self._lock = lock
         self._cursor: StreamCursor | None = None
         self._opened: StreamView | None = None
@@ -149,12 +157,24 @@ class _KeyTable:
         number = len(self._batches)
         named = np.flatnonzero(keys.indices.is_valid().to_numpy(zero_copy_only=False))
         last = np.zeros(len(keys.dictionary), np.int64)
-        last[keys.indices.drop_null().to_numpy()] = named  # of equal indices the last one counts
+        if self._by_time:
+            named = named[np.argsort(_times(batch, self._opened.info.schema.time)[named], kind="stable", axis=None)]
+        last[keys.indices.take(pa.array(named)).to_numpy()] = named  # of equal indices the last one counts
         self._batches.append(batch)
         self._bytes += batch.nbytes
-        self._places.update(
-            (key, (number, row)) for key, row in zip(keys.dictionary.to_pylist(), last.tolist(), strict=True)
+        places = ((key, (number, row)) for key, row in zip(keys.dictionary.to_pylist(), last.tolist(), strict=True))
+        if self._by_time:
+            places = ((key, self._later(self._places.get(key, place), place)) for key, place in places)
+        self._places.update(places)
+
+    def _later(self, before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
+        """The later one of two places, the second of which was read after the first."""
+        assert self._opened is not None
+        first, second = (
+            _times(self._batches[batch].slice(row, 1), self._opened.info.schema.time)[0]
+            for batch, row in (before, after)
         )
+        return before if first.tolist() > second.tolist() else after
 
     def _compact(self, view: StreamView) -> None:
         """Give up the rows that are no longer the latest of a key, and those that were truncated."""
@@ -170,6 +190,15 @@ class _KeyTable:
         self._bytes_live = self._bytes
         if self.size > limits.LATEST_BYTES_MAX:
             raise TooLarge(f"the table of the latest events of '{view.info.name}'", self.size, limits.LATEST_BYTES_MAX)
+
+
+def _times(batch: pa.RecordBatch, time: str | None) -> npt.NDArray[np.void]:
+    """The append and event time of each row, in their order; those without an event time come first."""
+    found = np.zeros(batch.num_rows, [("appended", np.int64), ("time", np.int64)])
+    found["appended"] = batch.column(APPENDED).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    if time is not None:
+        found["time"] = pc.fill_null(batch.column(time).cast(pa.int64()), _EARLIEST).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _still_holds(view: StreamView, segment: int, offset: int) -> bool:

@@ -133,3 +133,29 @@ def test_tables_of_streams_that_were_asked_for_long_ago_are_given_up(
     for name in ("s/1", "s/2", "s/3", "s/1"):
         found = made.latest(name, "k1")
         assert found is not None and found.body["text"] == name
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_events_that_were_appended_together_the_newest_may_count(
+    made: Store, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(limits, "LATEST_COMPACT_BYTES", 2_000)
+    rng = random.Random(seed)
+    for _ in range(15):
+        rows = [
+            {"device": rng.choice(KEYS), "at": rng.choice([None, *range(20)]), "n": rng.randrange(1_000), "text": "x"}
+            for _ in range(rng.randrange(1, 60))
+        ]
+        write(made, rows)
+        newest: dict[str, tuple[Any, ...]] = {}
+        with made.reader("s/a") as reader:
+            for event in reader:
+                at = -1 if event.body["at"] is None else event.body["at"].timestamp()
+                found = (event.appended_us, at, event.pointer)
+                newest[event.key] = max(
+                    found, newest.get(event.key, found), key=lambda each: each[:2] + (each[2].offset,)
+                )
+        for key in KEYS:
+            one = made.latest("s/a", key, by_time=True)
+            assert (None if one is None else one.pointer) == (newest[key][2] if key in newest else None)
+        check(made)

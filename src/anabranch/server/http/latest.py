@@ -17,12 +17,12 @@ async def latest(call: HttpCall) -> Response:
     return await latest_of(call, call.info)
 
 
-async def latest_of(call: HttpCall, info: StreamInfo) -> Response:
-    """The same of a stream that isn't named by the path."""
+async def latest_of(call: HttpCall, info: StreamInfo, *, by_time: bool = False) -> Response:
+    """The same of a stream that isn't named by the path. For `by_time` see `Store.latest`."""
     key = call.text("key")
     if key is None:
         raise InvalidArgument("expected the routing key of an event as ?key=…")
-    found = await call.front.run_long(lambda: call.front.store.latest(info.name, key))
+    found = await call.front.run_long(lambda: call.front.store.latest(info.name, key, by_time=by_time))
     if found is None:
         raise HttpRefusal(404, "event_not_found", f"'{info.name}' has no event with key '{key:.200}'")
     (body,) = encode_rows(found.row)

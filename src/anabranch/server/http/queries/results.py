@@ -47,7 +47,7 @@ async def state(call: HttpCall) -> Response:
     found = await _look(call, call.text("result"))
     if found is None:
         raise NoResultsYet(call.request.path_params["name"], (await _query(call)).state)
-    return await latest_of(call, found)
+    return await latest_of(call, found, by_time=True)
 
 
 async def _look(call: HttpCall, result: str | None = None) -> StreamInfo | None:
