@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ import pytest
 import anabranch as ab
 from anabranch.catalog.state.query_question import CommittedState, StateWanted
 from anabranch.errors import InvalidArgument, InvalidSql
-from anabranch.spark.pipelines.run import run
+from anabranch.spark.pipelines.plan import plan
+from anabranch.spark.pipelines.run import Pipeline, run
 from anabranch.spark.queries.committed_state import committed_state
 from tests.spark.pipelines import BASE, SECOND, SOURCE, new_store, put, rows
 from tests.waiting import until
@@ -307,3 +309,88 @@ def test_an_early_result_comes_also_when_nothing_else_does(spark: SparkSession, 
         put(store, [3, 6])
         until(lambda: len(panes(store)) == 2)
         assert panes(store) == [(10, "d0", "early", 0, False, 1, 0.0), (10, "d0", "early", 1, False, 2, 9.0)]
+
+
+def test_a_retraction_comes_before_the_result_that_takes_its_place(spark: SparkSession, store: ab.Store) -> None:
+    put(store, [second for second in range(120) for _ in range(4)])
+    sql = """CREATE STREAM out.panes WITH (key = device) AS
+    SELECT device, window.end AS closed, pane.index AS number, pane.retraction AS retracted, count(*) AS events
+    FROM STREAM iot.sensors GROUP BY device, window(at, '40 seconds') EMIT EARLY EVERY 1 EVENTS, RETRACTING"""
+    pipeline = run(store, sql, name="panes", spark=spark, once=True, flush=True, events_max=60)
+    assert pipeline.await_termination(240)
+    found: dict[tuple[str, object], list[tuple[int, bool]]] = {}
+    for row in rows(store, "out/panes"):
+        found.setdefault((row["device"], row["closed"]), []).append((row["number"], row["retracted"]))
+    assert len(found) == 9
+    for order in found.values():
+        numbers = range(max(number for number, _ in order) + 1)
+        assert order == [(number, taken) for number in numbers for taken in (False, True)][:-1]
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_windows_over_append_times_are_exact(spark: SparkSession, store: ab.Store, timed: bool) -> None:
+    source = SOURCE
+    if not timed:
+        source = "iot/plain"
+        store.streams.create(
+            source, schema=pa.schema([("device", pa.string()), ("celsius", pa.float64())]), key="device"
+        )
+    sql = f"""CREATE STREAM out.rates WITH (watermark = '0 seconds') AS
+    SELECT device, window.start AS opened, window.end AS closed, count(*) AS events
+    FROM STREAM {source.replace("/", ".")} GROUP BY device, window(_appended, '1 second')"""
+    for start in (500, 0):  # by event time, the second ones would be late
+        for first in range(start, start + 40, 10):
+            devices = [f"d{each % 3}" for each in range(first, first + 10)]
+            if timed:
+                put(store, range(first, first + 10))
+            else:
+                store.write(source, pa.table({"device": devices, "celsius": [1.0] * 10}))
+        assert run(store, sql, name="rates", spark=spark, once=True, flush=True).await_termination(240)
+    with store.reader(source) as reader:
+        whole = reader.to_arrow()
+    assert not rows(store, "out/rates_late")
+    found = Counter((row["device"], row["opened"], row["closed"], row["events"]) for row in rows(store, "out/rates"))
+    expected = (
+        duckdb.from_arrow(whole)
+        .aggregate("device, time_bucket(INTERVAL 1 second, _appended) AS opened, count(*) AS events")
+        .project("device, opened, opened + INTERVAL 1 second, events")
+        .fetchall()
+    )
+    assert found == Counter(expected)
+    assert sum(row[3] for row in found) == 80
+
+
+@pytest.mark.slow
+def test_windows_over_append_times_close_without_new_events(spark: SparkSession, store: ab.Store) -> None:
+    put(store, [0, 1, 2])
+    query = """SELECT window.end AS closed, count(*) AS events, {}
+    FROM STREAM iot.sensors GROUP BY window(_appended, '2 seconds')"""
+    sql = "CREATE STREAM out.{} WITH (watermark = '1 second') AS "
+    sql = (
+        sql.format("counts") + query.format("max(device) AS device") + ";\n"
+        + sql.format("panes") + query.format("pane.timing AS timing") + " EMIT EARLY EVERY 2 EVENTS;"
+    )  # fmt: skip
+    with run(store, sql, name="counts", spark=spark) as pipeline:
+        for events in (3, 5):
+            for result in ("out/counts", "out/panes"):
+                until(partial(closed, store, pipeline, result, events))
+            put(store, [100, 101])
+
+
+def closed(store: ab.Store, pipeline: Pipeline, result: str, events: int) -> bool:
+    """Whether the windows that are closed had so many events."""
+    if not pipeline.active or not store.streams.exists(result):
+        return False
+    return sum(row["events"] for row in rows(store, result) if row.get("timing", "on_time") == "on_time") == events
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("iot.sensors GROUP BY window(_appended, '1 second'), window(at, '1 second')", "require a statement each"),
+        ("iot.sensors a JOIN STREAM iot.other b ON a.device = b.device GROUP BY window(a._appended, '1 second')", "of one stream"),
+    ],
+)  # fmt: skip
+def test_windows_over_append_times_have_a_statement_of_their_own(store: ab.Store, query: str, message: str) -> None:
+    with pytest.raises(InvalidSql, match=message):
+        plan(f"CREATE STREAM out.x AS SELECT count(*) AS events FROM STREAM {query}")

@@ -11,7 +11,8 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument, SchemaMismatch
 
 TIME_TYPE: Final = pa.timestamp("us", tz="UTC")
-RESERVED: Final = ("_segment", "_offset", "_appended")  # added to the batches that a reader yields
+APPENDED: Final = "_appended"  # when an event was appended
+RESERVED: Final = ("_segment", "_offset", APPENDED)  # added to the batches that a reader yields
 ADDED: Final = pa.schema([("_segment", pa.int64()), ("_offset", pa.int64()), ("_appended", TIME_TYPE)])
 RAW_COLUMNS: Final = pa.schema([("key", pa.string()), ("time", TIME_TYPE), ("payload", pa.binary())])
 

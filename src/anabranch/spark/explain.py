@@ -111,5 +111,5 @@ def _root_cause(exc: BaseException) -> str:
 
 def _with_hint(text: str) -> str:
     if "without watermark" in text:
-        return f"{text} (here: group by window(…) over the event time of its stream)"
+        return f"{text} (here: group by window(…) over the event time of its stream, or over _appended)"
     return text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from anabranch.errors import InvalidSql
-from anabranch.model.columns import TIME_TYPE
+from anabranch.model.columns import APPENDED, TIME_TYPE
 from anabranch.model.schema import StreamSchema
 from anabranch.spark.pipelines.late_commit import LateEventsSpec
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
@@ -32,7 +32,8 @@ def late_spec(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec | No
     # A window of a number of events takes them as they come.
     windows = _dropping(frame, statement) if emit is None else statement.windows or None
     sources = [store.streams.get(name) for name in statement.sources.values()]
-    timed = {each.id: each.schema.time for each in sources if each.schema.time is not None}
+    times = {each.id: APPENDED if statement.by_append_time else each.schema.time for each in sources}
+    timed = {stream: time for stream, time in times.items() if time is not None}
     return (
         None
         if windows is None or not timed
@@ -41,15 +42,16 @@ def late_spec(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec | No
 
 
 def late_schema(store: Store, statement: Statement, spec: LateEventsSpec) -> StreamSchema:
-    """The schema of the stream for late events: the columns of the sources with an event time, then `_watermark`.
+    """The schema of the stream for late events: the columns of the sources that have late events, then `_watermark`.
 
     Sources that share a column must agree on its type. Raises InvalidSql.
     """
     fields: dict[str, pa.Field] = {}
-    keys = set()
+    keys, times = set(), set()
     for name in spec.sources:
         schema = store.streams.get(name).schema
         keys.add(schema.key)
+        times.add(schema.time)
         for field in schema.columns:
             if fields.setdefault(field.name, field).type != field.type:
                 raise InvalidSql(
@@ -58,7 +60,6 @@ def late_schema(store: Store, statement: Statement, spec: LateEventsSpec) -> Str
                     line=statement.line,
                 )
     fields[WATERMARK_COLUMN] = pa.field(WATERMARK_COLUMN, TIME_TYPE)
-    times = set(spec.sources.values())
     key, time = (next(iter(each)) if len(each) == 1 else None for each in (keys, times))
     return StreamSchema.typed(pa.schema(list(fields.values())), key, time)
 

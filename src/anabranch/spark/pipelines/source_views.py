@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import InvalidSql, NotFound
+from anabranch.model.columns import APPENDED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
@@ -18,7 +19,7 @@ from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.versions import with_versions
 from anabranch.spark.quoting import quoted
 from anabranch.spark.source.following import FollowedRun
-from anabranch.spark.source.markers import Idleness, MarkerOption, WindowClosing, is_event
+from anabranch.spark.source.markers import ClockClosing, Idleness, MarkerOption, WindowClosing, is_event
 from anabranch.spark.stores import FORMAT, stream_options
 from anabranch.store import Store
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SourceReads", "statement_views"]
+
+_CLOCK_STEP_MIN_US: Final = 1_000_000  # between two steps of a watermark that follows the clock
 
 
 # View names depend only on a statement's position in its file, so pipelines use the same names. Without this lock, two
@@ -71,9 +74,10 @@ def _create_source_views(spark: SparkSession, store: Store, step: Step, reads: S
         except NotFound as exc:
             raise InvalidSql(str(exc), line=statement.line) from exc
         frame = _stream(spark, store, step, reads, name, info.id, markers.get(name))
-        if info.schema.time is not None:
-            frame = frame.withWatermark(quoted(info.schema.time), f"{step.delays_us[name] // 1000} milliseconds")
-        if info.schema.time is not None or name in markers:
+        time = APPENDED if statement.by_append_time else info.schema.time
+        if time is not None:
+            frame = frame.withWatermark(quoted(time), f"{step.delays_us[name] // 1000} milliseconds")
+        if time is not None or name in markers:
             frame = frame.where(is_event())
         if statement.options.shed is not None:
             frame = shed_frame(frame, statement)
@@ -127,19 +131,28 @@ def _marker_options(store: Store, step: Step, reads: SourceReads) -> Mapping[Str
     """The option `markers` of each source that needs it."""
     statement = step.statement
     found = {name: store.streams.get(name) for name in statement.sources.values() if store.streams.exists(name)}
-    timed = {name: info.id for name, info in found.items() if info.schema.time is not None}
+    by_append_time = statement.by_append_time
+    timed = {name: info.id for name, info in found.items() if by_append_time or info.schema.time is not None}
     closing = None
     if reads.ends is not None and statement.options.mode != "complete":
         ranges = [(StreamCut.parse(reads.starts[str(name)]), reads.ends.get(str(name))) for name in timed]
         stops = tuple((start, None if end is None else StreamCut.parse(end)) for start, end in ranges)
-        closing = WindowClosing(statement.horizon_us, stops)
+        closing = WindowClosing(statement.horizon_us, stops, by_append_time)
     emit = None if statement.windowed is None else statement.windowed.emit
     early_us = None if emit is None else emit.early_us
+    clock = _clock_closing(statement) if by_append_time and statement.options.mode != "complete" else None
     options = {}
     for name in found if early_us is not None else timed:
         idleness, others = None, tuple((stream, step.delays_us[each]) for each, stream in timed.items() if each != name)
         if statement.options.idle_us is not None and others:
             idleness = Idleness(statement.options.idle_us, others)
-        if closing is not None or idleness is not None or early_us is not None:
-            options[name] = MarkerOption(step.delays_us[name], closing, idleness, early_us).to_option()
+        option = MarkerOption(step.delays_us[name], closing, idleness, early_us, clock)
+        if option.yields_any:
+            options[name] = option.to_option()
     return options
+
+
+def _clock_closing(statement: Statement) -> ClockClosing:
+    steps = [window.size_us // 10 if window.is_session else window.slide_us for window in statement.windows]
+    # With several kinds of windows, or with ends that are close together, not each has a micro-batch of its own.
+    return ClockClosing(statement.horizon_us, max(_CLOCK_STEP_MIN_US, *steps), statement.windows[0].start_us)

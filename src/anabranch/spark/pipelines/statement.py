@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anabranch.core.shed_rule import ShedRule
+from anabranch.model.columns import APPENDED
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.side_outputs import SideOutput
@@ -87,6 +88,11 @@ class Statement:
     def has_versions(self, view: str) -> bool:
         """True if this view of `tables` is read as VERSIONS."""
         return f"_{VERSIONS_VIEW}_" in view and view in self.tables
+
+    @property
+    def by_append_time(self) -> bool:
+        """True if its windows are of the times at which events were appended. Then its watermark is of these times too."""
+        return any(window.column == APPENDED for window in self.windows)
 
     @property
     def joins(self) -> bool:

@@ -2,8 +2,8 @@
 
 Spark derives the watermark only from the times of rows, so without new events it stays where it is. Then windows stay
 open at the end of a source, and a source that is silent holds back the watermark of a query that reads several. In both
-cases the source yields one row with the event time that the watermark needs, `_segment` and `_offset` -1, and nulls. The
-query removes it right after the watermark is computed (`is_event`).
+cases the source yields one row with the event time and append time that the watermark needs, `_segment` and `_offset` -1,
+and nulls. The query removes it right after the watermark is computed (`is_event`).
 
 A marker is part of the source's offset, with its number and its time. So a micro-batch that is repeated after a crash
 yields the same marker.
@@ -21,6 +21,7 @@ import pyarrow as pa
 from anabranch.core import cuts
 from anabranch.core.json_text import parse_json
 from anabranch.errors import InvalidArgument
+from anabranch.model.columns import APPENDED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.stream import StreamView
@@ -28,12 +29,13 @@ from anabranch.spark.source.offsets import Marker, SourceOffset
 from anabranch.spark.source.scan import columns_to_read
 from anabranch.spark.types import ADDED, spark_columns
 from anabranch.store import Store
-from anabranch.store.engine_api import load, newest_event, newest_event_time
+from anabranch.store.engine_api import append_time, load, newest_event, newest_event_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 __all__ = [
+    "ClockClosing",
     "Idleness",
     "MarkerOption",
     "Markers",
@@ -51,10 +53,26 @@ _NO_EVENT: Final = -1  # the segment and offset of a marker
 class WindowClosing:
     """Close what is open at the end of the sources: the watermark goes to the newest event time of `ranges` and
     `horizon_us` more. Each range is where a source of the query begins, and where it ends in this run; None stands for
-    its tail."""
+    its tail. With `by_append_time` the newest append time takes the place of the newest event time."""
 
     horizon_us: int
     ranges: tuple[tuple[StreamCut, StreamCut | None], ...]
+    by_append_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClockClosing:
+    """Close windows over append times as the clock passes their ends, also without new events. They end at `start_us` and
+    multiples of `step_us` (sessions anywhere; then the watermark moves by such steps). All are closed `horizon_us` after
+    the newest append time."""
+
+    horizon_us: int
+    step_us: int
+    start_us: int = 0
+
+    def last_end(self, time: int) -> int:
+        """The last end of a window at or before this time."""
+        return time - (time - self.start_us) % self.step_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +88,34 @@ class Idleness:
 class MarkerOption:
     """Options of the markers of a source whose watermark is delayed by `delay_us`. The source's option `markers`. With
     `ask_us` it yields one without effect on the watermark when there were no events for so long, so that a micro-batch
-    runs."""
+    runs. With `clock` the watermark follows the clock where there are no new events."""
 
     delay_us: int
     closing: WindowClosing | None = None
     idleness: Idleness | None = None
     ask_us: int | None = None
+    clock: ClockClosing | None = None
+
+    @property
+    def yields_any(self) -> bool:
+        """False if the source yields no markers."""
+        return any(each is not None for each in (self.closing, self.idleness, self.ask_us, self.clock))
 
     def to_option(self) -> str:
         """The option's value."""
         fields: dict[str, object] = {"delay_us": self.delay_us}
         if self.closing is not None:
             ranges = [[str(start), None if stop is None else str(stop)] for start, stop in self.closing.ranges]
-            fields["closing"] = {"horizon_us": self.closing.horizon_us, "ranges": ranges}
+            closing: dict[str, object] = {"horizon_us": self.closing.horizon_us, "ranges": ranges}
+            if self.closing.by_append_time:
+                closing["by_append_time"] = True
+            fields["closing"] = closing
         if self.idleness is not None:
             fields["idleness"] = {"idle_us": self.idleness.idle_us, "others": self.idleness.others}
         if self.ask_us is not None:
             fields["ask_us"] = self.ask_us
+        if self.clock is not None:
+            fields["clock"] = [self.clock.horizon_us, self.clock.step_us, self.clock.start_us]
         return json.dumps(fields)
 
     @classmethod
@@ -99,11 +128,16 @@ class MarkerOption:
                 int(fields["delay_us"]),
                 None
                 if closing is None
-                else WindowClosing(int(closing["horizon_us"]), tuple(map(_range, closing["ranges"]))),
+                else WindowClosing(
+                    int(closing["horizon_us"]),
+                    tuple(map(_range, closing["ranges"])),
+                    bool(closing.get("by_append_time", False)),
+                ),
                 None
                 if idleness is None
                 else Idleness(int(idleness["idle_us"]), tuple(map(_other, idleness["others"]))),
                 None if (ask_us := fields.get("ask_us")) is None else int(ask_us),
+                None if (clock := fields.get("clock")) is None else ClockClosing(*map(int, clock)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise InvalidArgument(f"option 'markers' is JSON with delay_us, closing and idleness: {exc}") from exc
@@ -156,9 +190,13 @@ class Markers:
         self._advanced_to: int | None = None
         self._rest: tuple[StreamCut, int] | None = None  # where the source has no more events, and since when
         self._asked_at: StreamCut | None = None
+        self._clock_cut: StreamCut | None = None  # where the source had no more events
+        self._clock_watermark: int | None = None  # how far the watermark is there
+        self._clock_stop: int | None = None  # how far it has to go there
 
-    def due(self, opened: Store, offset: SourceOffset) -> Marker | None:
-        """The marker to yield at `offset`, where the source has no more events at present; None if none is due."""
+    def due(self, opened: Store, offset: SourceOffset, *, once: bool = False) -> Marker | None:
+        """The marker to yield at `offset`, where the source has no more events at present; None if none is due. With
+        `once` the query is to end, so the clock is looked at only once."""
         number = 1 if offset.marker is None else offset.marker.number + 1
         if self._option.closing is not None:
             # Each run yields one, even if the run before yielded the same: Spark, started again, closes windows only in
@@ -167,18 +205,18 @@ class Markers:
                 self._closing_number = number
             if number > self._closing_number:
                 return None
-            newest = _newest_of_all(opened, self._option.closing.ranges)
+            newest = _newest_of_all(opened, self._option.closing)
             watermark = None if newest is None else newest + self._option.closing.horizon_us
         elif self._option.idleness is not None:
             watermark = self._idle(opened, offset.cut.stream, self._option.idleness)
             if watermark is None or (self._advanced_to is not None and watermark <= self._advanced_to):
                 return None
             self._advanced_to = watermark
-        elif self._option.ask_us is not None:
-            asks = self._asks(offset.cut, opened.runtime.clock.now(), self._option.ask_us)
-            return Marker(number, 0) if asks else None
         else:
-            return None
+            now, ask_us = opened.runtime.clock.now(), self._option.ask_us
+            watermark = self._passed(opened, offset.cut, now, once=once)
+            if watermark is None and ask_us is not None and self._asks(offset.cut, now, ask_us):
+                return Marker(number, 0)
         return None if watermark is None else Marker(number, watermark + self._option.delay_us)
 
     def _asks(self, cut: StreamCut, now: int, ask_us: int) -> bool:
@@ -188,6 +226,27 @@ class Markers:
             return False
         self._asked_at = cut
         return True
+
+    def _passed(self, opened: Store, cut: StreamCut, now: int, *, once: bool) -> int | None:
+        """The watermark that closes the windows over append times whose ends the clock has passed by the watermark's
+        delay, because then nothing is appended to them any more; None if there are none."""
+        clock = self._option.clock
+        if clock is None:
+            return None
+        if cut != self._clock_cut:
+            with opened.catalog.reading() as reading:
+                newest = _newest_append_time(load(reading, cut.stream))
+            self._clock_cut = cut
+            self._clock_watermark = None if newest is None else newest - self._option.delay_us
+            self._clock_stop = None if newest is None else newest + clock.horizon_us
+        before, stop, passed = self._clock_watermark, self._clock_stop, now - self._option.delay_us
+        if before is None or stop is None:
+            return None
+        watermark = stop if passed >= stop else clock.last_end(passed)
+        if watermark <= before:
+            return None
+        self._clock_watermark = None if once or watermark == stop else watermark
+        return watermark
 
     def _idle(self, opened: Store, stream: StreamId, idleness: Idleness) -> int | None:
         with opened.catalog.reading() as reading:
@@ -201,9 +260,26 @@ def _times(view: StreamView, delay_us: int) -> SourceTimes:
     return SourceTimes(newest_event_time(view), appended_at, delay_us)
 
 
-def _newest_of_all(opened: Store, ranges: Sequence[tuple[StreamCut, StreamCut | None]]) -> int | None:
-    found = [_newest(opened, start, stop) for start, stop in ranges]
+def _newest_append_time(view: StreamView) -> int | None:
+    return max((log.appended_at for log in view.logs.values() if log.appended_at), default=None)
+
+
+def _newest_of_all(opened: Store, closing: WindowClosing) -> int | None:
+    newest = _newest_appended if closing.by_append_time else _newest
+    found = [newest(opened, start, stop) for start, stop in closing.ranges]
     return max((each for each in found if each is not None), default=None)
+
+
+def _newest_appended(opened: Store, start: StreamCut, stop: StreamCut | None) -> int | None:
+    """The newest append time between two cuts, which ascend in each segment. For truncated events, see `_newest`."""
+    with opened.catalog.reading() as reading:
+        view = load(reading, start.stream)
+    ends = cuts.tail_cut(view) if stop is None else stop
+    if cuts.below_head(view, start.as_dict()) or cuts.below_head(view, ends.as_dict()):
+        return _newest_append_time(view)
+    logs = opened.internals.logs
+    found = (append_time(logs, view, segment, high - 1) for segment, _, high in cuts.ranges(view, start, ends))
+    return max(found, default=None)
 
 
 def _newest(opened: Store, start: StreamCut, stop: StreamCut | None) -> Micros | None:
@@ -224,7 +300,7 @@ def marker_row(opened: Store, stream: StreamId, names: Sequence[str], time_us: i
     with opened.catalog.reading() as reading:
         schema = load(reading, stream).info.schema
     columns = pa.schema([*spark_columns(columns_to_read(schema, names)), *ADDED])
-    values = {schema.time: time_us, ADDED[0].name: _NO_EVENT, ADDED[1].name: _NO_EVENT}
+    values = {schema.time: time_us, APPENDED: time_us, ADDED[0].name: _NO_EVENT, ADDED[1].name: _NO_EVENT}
     arrays = [pa.array([values.get(field.name)], field.type) for field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 

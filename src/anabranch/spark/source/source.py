@@ -294,7 +294,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
             if follower is not None:
                 follower.planned()
             return offset.at(end, keep_rate).to_json()
-        marker = None if self._markers is None else self._markers.due(self._open(), offset)
+        marker = None if self._markers is None else self._markers.due(self._open(), offset, once=self._available_now)
         if marker is None:
             return start
         self._idle = False

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
+import anabranch as ab
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
-from anabranch.spark.source.markers import Idleness, MarkerOption, SourceTimes, WindowClosing, idle_watermark
+from anabranch.runtime.ports import Runtime
+from anabranch.spark.source.markers import (
+    ClockClosing,
+    Idleness,
+    MarkerOption,
+    Markers,
+    SourceTimes,
+    WindowClosing,
+    idle_watermark,
+)
 from anabranch.spark.source.offsets import Marker, SourceOffset
+from anabranch.testing.clock import ManualClock
 
 NOW, IDLE = 1_000, 100
 CUT = StreamCut.of(StreamId(7), {SegmentId(0, 0): 3})
@@ -50,6 +64,8 @@ def test_the_option_survives_its_text() -> None:
     for option in (
         MarkerOption(5),
         MarkerOption(5, WindowClosing(10, ((CUT, CUT), (CUT, None)))),
+        MarkerOption(5, WindowClosing(10, ((CUT, CUT), (CUT, None)), by_append_time=True)),
+        MarkerOption(5, clock=ClockClosing(30, 10, 3)),
         MarkerOption(5, idleness=Idleness(10, ((StreamId(1 << 62), 3),))),
         MarkerOption(5, ask_us=1_000),
     ):
@@ -66,3 +82,48 @@ def test_an_offset_keeps_its_marker_and_one_without_keeps_its_text() -> None:
     assert list(offset.to_json()) == ["stream", "origin", "cut"]
     with pytest.raises(InvalidArgument, match="the checkpoint has no position"):
         SourceOffset.from_json({**offset.to_json(), "marker": "x"})
+
+
+def newest(store: ab.Store) -> int:
+    """The newest append time of the test's stream, in µs."""
+    with store.reader("iot/plain") as reader:
+        return max(time.value for time in reader.to_arrow().column("_appended"))
+
+
+def test_windows_over_append_times_close_as_the_clock_passes_their_ends(tmp_path: Path) -> None:
+    second = 1_000_000
+    clock = ManualClock(1_700_000_003 * second)
+    with ab.connect(tmp_path / "river", create=True, runtime=Runtime(clock=clock, catalog_clock=clock)) as store:
+        store.scopes.create("iot")
+        store.write("iot/plain", pa.table({"n": [1]}), create=True)
+        appended = newest(store)
+        tail = store.cuts.tail("iot/plain")
+        offset = SourceOffset(StreamName.parse("iot/plain"), tail, tail)
+        option = MarkerOption(2 * second, clock=ClockClosing(30 * second, 10 * second))
+
+        def passed(markers: Markers, at: int, *, once: bool = False) -> list[int]:
+            """The watermarks, in seconds after the event, that markers give until none is due."""
+            clock.micros = appended + at * second
+            found = []
+            while (marker := markers.due(store, offset, once=once)) is not None:
+                found.append((marker.time_us - option.delay_us - appended) // second)
+            return found
+
+        markers = Markers(option)
+        assert [passed(markers, at) for at in (0, 8, 9, 18, 19, 31, 32, 1_000)] == [
+            [],
+            [],
+            [7],
+            [],
+            [17],
+            [27],
+            [30],
+            [],
+        ]
+        assert passed(Markers(option), 500) == [30], "after a restart"
+        assert passed(Markers(option), 9, once=True) == [7]
+        assert passed(Markers(MarkerOption(2 * second)), 500) == []
+        store.write("iot/plain", pa.table({"n": [2]}))
+        offset = offset.at(store.cuts.tail("iot/plain"))
+        appended = newest(store)
+        assert passed(markers, 40) == [30], "new events open windows again"

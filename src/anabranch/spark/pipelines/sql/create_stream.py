@@ -6,17 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from anabranch.model.columns import APPENDED
 from anabranch.spark.pipelines.cursor import Cursor
 from anabranch.spark.pipelines.estimated import Replacement, estimates
 from anabranch.spark.pipelines.functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.sql.options import with_options
 from anabranch.spark.pipelines.sql.outputs import OutputClauses, outputs
-from anabranch.spark.pipelines.sql.relations import relations
+from anabranch.spark.pipelines.sql.relations import Relations, relations
 from anabranch.spark.pipelines.sql.time_windows import intervals_us, time_windows
 from anabranch.spark.pipelines.sql_tokens import replaced
 from anabranch.spark.pipelines.statement import Statement, StatementOptions
 from anabranch.spark.pipelines.windows.clauses import Relation, WindowedQuery, windowed_query
 from anabranch.spark.pipelines.windows.drift_clauses import drift_query
+from anabranch.spark.pipelines.windows.spans import StatementWindow
 
 __all__ = ["created_stream"]
 
@@ -43,6 +45,7 @@ def created_stream(cursor: Cursor, number: int, functions: Mapping[str, Declared
     windows = time_windows(cursor, begin)
     if not reads.sources:
         cursor.fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
+    _check_append_times(cursor, begin, windows, reads)
     estimated = () if options.shed is None else estimates(cursor.text, cursor.tokens, begin)
     if estimated and len(reads.found) != 1:
         cursor.fail("a statement with shed reads one stream: join its results in a second statement", at=begin)
@@ -87,6 +90,15 @@ def _check_windowed(
             "a statement with count_window, EMIT or DETECT can't have side outputs: divide its results in a second statement",
             at=0,
         )
+
+
+def _check_append_times(cursor: Cursor, begin: int, windows: Sequence[StatementWindow], reads: Relations) -> None:
+    """Windows over append times have a watermark of these times, so everything in the statement has to go by them."""
+    of_append_times = [window for window in windows if window.column == APPENDED]
+    if of_append_times and len(of_append_times) < len(windows):
+        cursor.fail(f"windows over {APPENDED} and over another column require a statement each", at=begin)
+    if of_append_times and sum(each.is_stream for each in reads.found) > 1:
+        cursor.fail(f"windows over {APPENDED} are of one stream: join their results in a second statement", at=begin)
 
 
 def _handler(

@@ -8,6 +8,7 @@ from typing import Final
 from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
+from anabranch.model.columns import APPENDED
 from anabranch.spark.pipelines.cursor import Cursor
 from anabranch.spark.pipelines.intervals import parse_interval_us
 from anabranch.spark.pipelines.sql_tokens import is_call, word_of
@@ -48,7 +49,7 @@ def _window(cursor: Cursor, index: int) -> StatementWindow:
     start = spans[2] if len(spans) > 2 else 0
     if size <= 0 or slide < 0 or (slide == 0 and not is_session) or slide > size or abs(start) >= max(slide, 1):
         raise InvalidSql("a window needs 0 < slide <= size and a start within one slide", line=line)
-    return StatementWindow(column, size, slide, start)
+    return StatementWindow(APPENDED if column.lower() == APPENDED else column, size, slide, start)
 
 
 def _window_us(token: Token, line: int) -> int:

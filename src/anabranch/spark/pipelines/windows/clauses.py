@@ -23,7 +23,7 @@ from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
 from anabranch.spark.pipelines.sql_tokens import closing, is_call, list_items, nesting, replaced, value_at
-from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, PANE, SESSION_WINDOW, WINDOW
+from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, ORDER, PANE, SESSION_WINDOW, WINDOW
 from anabranch.spark.pipelines.windows.count import CountWindow
 from anabranch.spark.pipelines.windows.drift import DriftDetector
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
@@ -146,7 +146,9 @@ class _Division:
         return WindowedQuery(
             window,
             self._events(marks["FROM"], groups, keys),
-            self._results(marks["FROM"], groups, called[0], alias),
+            self._results(
+                marks["FROM"], groups, called[0], alias, keys if policy and policy.mode == "retracting" else None
+            ),
             len(keys),
             self._words([*range(self.begin, marks["FROM"]), *range(groups, self._end)]),
             policy,
@@ -242,12 +244,23 @@ class _Division:
         chosen = "".join(f", {self._replaced(*key)} AS {KEY}{number}" for number, key in enumerate(keys))
         return f"SELECT *{chosen} {self._lines(self.begin, begin)}{self._replaced(begin, end)}"
 
-    def _results(self, begin: int, end: int, grouped: tuple[int, int], alias: str) -> str:
+    def _results(
+        self,
+        begin: int,
+        end: int,
+        grouped: tuple[int, int],
+        alias: str,
+        ordered: Sequence[tuple[int, int]] | None,
+    ) -> str:
+        """The SQL of the results. With `ordered`, the keys, it has columns by which the results of a key are put in order."""
         window = COUNT_WINDOW if self.count else self.tokens[grouped[0]].text.lower()
         beside = NUMBER if self.emit is None else PANE
         calls = [(call, closing(self.tokens, call + 1) + 1, window) for call in self._calls if call != grouped[0]]
         calls.append((*grouped, f"{window}, {beside}"))
         head, rest = self._replaced(self.begin, begin, calls), self._replaced(end, self._end, calls)
+        if ordered is not None:
+            keys = "".join(f", {self._replaced(*key)} AS {KEY}{number}" for number, key in enumerate(ordered))
+            head = f"{head}{keys}, struct({PANE}.index, {PANE}.retraction) AS {ORDER}"
         return f"{head} FROM {RESULTS_VIEW} AS `{alias}` {self._lines(begin, end)}{rest}"
 
     def _lines(self, begin: int, end: int) -> str:

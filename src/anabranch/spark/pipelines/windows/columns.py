@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["COUNT_WINDOW", "KEY", "NUMBER", "OFFSET", "PANE", "SEGMENT", "SESSION_WINDOW", "TIME", "WINDOW"]
+__all__ = ["COUNT_WINDOW", "KEY", "NUMBER", "OFFSET", "ORDER", "PANE", "SEGMENT", "SESSION_WINDOW", "TIME", "WINDOW"]
 
 KEY: Final = "_anabranch_key_"
 """Followed by a number: a part of the key."""
@@ -17,3 +17,5 @@ SESSION_WINDOW: Final = "session_window"
 PANE: Final = "pane"
 NUMBER: Final = "_anabranch_window"
 """Tells windows apart whose events have the same times."""
+ORDER: Final = "_anabranch_order"
+"""Of a result: those with the same key are in this order."""

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from anabranch.errors import InvalidArgument, InvalidSql
-from anabranch.model.columns import RESERVED
+from anabranch.model.columns import APPENDED, RESERVED
 from anabranch.model.stream import StreamInfo
 from anabranch.spark.pipelines.publish import publish
 from anabranch.spark.pipelines.windows.clauses import RESULTS_VIEW, WindowedQuery
@@ -32,6 +32,7 @@ from anabranch.spark.pipelines.windows.columns import (
     KEY,
     NUMBER,
     OFFSET,
+    ORDER,
     PANE,
     SEGMENT,
     SESSION_WINDOW,
@@ -101,8 +102,11 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: Stream
             fields += [StructField(COUNT_WINDOW, _COUNT_BOUNDS), StructField(PANE, _PANE)]
     else:
         assert policy is not None
-        if window.column != time:
-            raise InvalidSql(f"EMIT requires windows over the event time of the stream, not over '{window.column}'")
+        if window.column not in (time, APPENDED):
+            raise InvalidSql(
+                f"EMIT requires windows over the event time of the stream, or over {APPENDED}, not over '{window.column}'"
+            )
+        time = window.column
         keys = keys or [functions.lit(0).alias(f"{KEY}0")]
         operator = PaneWindows(window, policy, len(keys), columns)
         fields += [StructField(SESSION_WINDOW if window.is_session else WINDOW, _BOUNDS), StructField(PANE, _PANE)]
@@ -120,7 +124,7 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: Stream
 
 
 def _order(time: str | None) -> list[Column]:
-    times = functions.col("_appended") if time is None else functions.coalesce(time, "_appended")
+    times = functions.col(APPENDED) if time is None else functions.coalesce(time, APPENDED)
     segment, offset = functions.col("_segment"), functions.col("_offset")
     return [times.alias(TIME), segment.alias(SEGMENT), offset.alias(OFFSET)]
 
@@ -154,6 +158,10 @@ def _results(spark: SparkSession, frame: DataFrame, sql: str, arguments: Mapping
         results = spark.sql(sql, dict(arguments)) if arguments else spark.sql(sql)
     finally:
         spark.catalog.dropTempView(RESULTS_VIEW)
+    if ORDER in results.columns:  # each retraction comes after the result that it takes back, and before the next one
+        keys = [name for name in results.columns if name.startswith(KEY)]
+        results = results.repartition(*keys) if keys else results.coalesce(1)
+        results = results.sortWithinPartitions(ORDER).drop(*keys, ORDER)
     return results.drop(*RESERVED)
 
 
