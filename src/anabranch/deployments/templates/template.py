@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
 
 __all__ = ["QueryTemplate", "TemplateParameter", "packaged", "to_template"]
@@ -41,6 +42,15 @@ class QueryTemplate:
     parameters: tuple[TemplateParameter, ...]
     text: str
     saved_at: Micros | None
+
+    def text_for(self, values: Mapping[str, object]) -> str:
+        """The text, if each parameter that needs a value is among `values`. Raises InvalidArgument."""
+        given = {name.lower() for name in values}
+        missing = [each for each in self.parameters if each.default is None and each.name.lower() not in given]
+        if missing:
+            wanted = ", ".join(f"{each.name} ({each.meaning or each.type})" for each in missing)
+            raise InvalidArgument(f"template '{self.name}' needs values of these parameters: {wanted}")
+        return self.text
 
 
 def to_template(name: str, text: str, saved_at: Micros | None = None) -> QueryTemplate:

@@ -340,7 +340,11 @@ def test_templates_are_resources(http: httpx.Client, store: Store) -> None:
     assert "rollup" in [each["name"] for each in http.get("/v1/templates").json()["items"]]
     rollup = http.get("/v1/templates/rollup").json()
     assert rollup["saved_at"] is None and rollup["parameters"][0]["name"] == "source"
-    deployed = http.put(MEANS, json={"template": "rollup", "parameters": {"source": "iot/sensors"}})
+    values = {"source": "iot/sensors", "target": "iot/means", "key": "device", "time": "at"}
+    refused = http.put(MEANS, json={"template": "rollup", "parameters": values})
+    assert (refused.status_code, http.get(MEANS).status_code) == (400, 404)
+    assert refused.json()["detail"].endswith("of these parameters: value (the measured number; nulls are left out)")
+    deployed = http.put(MEANS, json={"template": "rollup", "parameters": {**values, "value": "celsius"}})
     assert (deployed.status_code, store.queries.versions("means")[0].text) == (201, rollup["sql"])
     saved = http.put("/v1/templates/mine", content="-- Mine.\nSELECT")
     assert (saved.json()["description"], http.get("/v1/templates/mine").json()) == ("Mine.", saved.json())

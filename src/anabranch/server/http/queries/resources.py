@@ -13,6 +13,7 @@ from anabranch.catalog.state.query_question import CommittedState, UpgradePlan
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.pairs import parse_pairs
 from anabranch.deployments.info import QueryInfo
+from anabranch.deployments.templates.template import QueryTemplate
 from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.times import to_datetime
 from anabranch.server.events.page import place
@@ -85,7 +86,9 @@ async def put_query(call: HttpCall) -> Response:
     if (template := arguments.pop("template", None)) is not None:
         if "text" in arguments:
             raise InvalidArgument("expected either 'sql' or 'template'")
-        arguments["text"] = (await verb_result(call, "templates.get", {"name": template})).text
+        found: QueryTemplate = await verb_result(call, "templates.get", {"name": template})
+        parameters = arguments.get("parameters")
+        arguments["text"] = found.text_for(parameters if isinstance(parameters, Mapping) else {})
     _sql(arguments)
     is_new = await call.front.run(lambda: _find(call)) is None
     info = await verb_result(call, "queries.deploy", {**_named(call), **arguments})
