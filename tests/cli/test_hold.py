@@ -35,11 +35,10 @@ def test_hold_makes_a_stream_for_as_long_as_a_command_runs(sensors: Line) -> Non
 
 
 def test_hold_gives_the_commands_exit_code(sensors: Line) -> None:
-    assert sensors.process("stream", "hold", "iot/tmp", "--", sys.executable, "-c", "raise SystemExit(7)").code == 7
-    killed = "import os; os.kill(os.getpid(), 9)"
-    assert sensors.process("stream", "hold", "iot/tmp", "--", sys.executable, "-c", killed).code == 128 + 9
-    missing = sensors.process("stream", "hold", "iot/tmp", "--", "/no/such/command")
-    assert (missing.code, missing.err) == (2, "anabranch: /no/such/command: No such file or directory\n")
+    sensors("stream", "hold", "iot/tmp", "--", "sh", "-c", "exit 7", code=7)
+    sensors("stream", "hold", "iot/tmp", "--", "sh", "-c", "kill -9 $$", code=128 + 9)
+    missing = sensors("stream", "hold", "iot/tmp", "--", "/no/such/command", code=2)
+    assert missing.err == "anabranch: /no/such/command: No such file or directory\n"
     assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
 
 

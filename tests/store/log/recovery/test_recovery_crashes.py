@@ -24,9 +24,9 @@ from tests.store.kit import SECOND, Kit
 from tests.store.log.upkeep.test_upkeep_crashes import Doomed
 
 
-def at_every_call(kit: Kit, work: Callable[[Doomed], None], look: Callable[[int], None]) -> int:
-    """Do the work again and again, a crash at a later call each time, until it comes to its end."""
-    for number in range(1, 500):
+def at_every_call(kit: Kit, work: Callable[[Doomed], None], look: Callable[[int], None], *, stride: int = 1) -> int:
+    """Do the work again and again, a crash so many calls later each time, until it comes to its end."""
+    for number in range(1, 500, stride):
         doomed = Doomed(kit, number)
         with suppress(SimulatedCrash):
             work(doomed)
@@ -61,7 +61,8 @@ def loaded(source: Blobs, kit: Kit, folder: str) -> Dump:
     return found
 
 
-def test_an_export_leaves_the_manifest_before_or_the_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_export_leaves_the_manifest_before_or_the_new_one(tmp_path: Path, stride: int) -> None:
     kit, stream = prepare(tmp_path)
     manifests.export(kit.catalog, kit.blobs, kit.runtime)
     before = state(kit.catalog)
@@ -73,7 +74,7 @@ def test_an_export_leaves_the_manifest_before_or_the_new_one(tmp_path: Path) -> 
         assert newest is not None and not damaged
         assert loaded(kit.blobs, kit, newest.folder) in (before, after)
 
-    calls = at_every_call(kit, lambda d: none(manifests.export(d.catalog, d.blobs, kit.runtime)), look)
+    calls = at_every_call(kit, lambda d: none(manifests.export(d.catalog, d.blobs, kit.runtime)), look, stride=stride)
     assert calls > 20
     assert list(check(kit.catalog, kit.blobs, now=kit.clock.now())) == []
     kit.close()
