@@ -10,7 +10,6 @@ from anabranch.errors import InvalidArgument
 from anabranch.runtime.bounded_files import read_bounded, read_whole, to_text
 
 _STDIN: Final = Path("-")
-_READ_BYTES: Final = 1 << 20
 
 
 def read_bytes(path: Path, *, what: str, bytes_max: int) -> bytes:
@@ -26,7 +25,7 @@ def read_text(path: Path, *, what: str, bytes_max: int) -> str:
     """The same of text, which is UTF-8, with or without a byte order mark; `-` is stdin."""
     try:
         if path == _STDIN:
-            return to_text(read_whole(lambda: sys.stdin.buffer.read(_READ_BYTES), bytes_max))
+            return to_text(read_whole(sys.stdin.buffer.read, bytes_max))
         return to_text(read_bounded(path, bytes_max))
     except OSError as exc:
         raise _unreadable(what, "stdin" if path == _STDIN else str(path), exc) from exc

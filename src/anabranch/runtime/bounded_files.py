@@ -35,20 +35,21 @@ def read_bounded(
             check(status)
         waits = not stat.S_ISREG(status.st_mode)
 
-        def read() -> bytes:
+        def read(size: int) -> bytes:
             if waits and not select.select([handle], [], [], limits.PIPE_WAIT_S)[0]:
                 raise OSError(errno.ETIMEDOUT, f"nothing was written to the pipe for {limits.PIPE_WAIT_S:g} s")
-            return os.read(handle, _READ_BYTES)
+            return os.read(handle, size)
 
         return read_whole(read, bytes_max)
     finally:
         os.close(handle)
 
 
-def read_whole(read: Callable[[], bytes], bytes_max: int) -> bytes:
-    """All that `read` returns, up to an empty result. Raises OSError for more than `bytes_max` bytes."""
+def read_whole(read: Callable[[int], bytes], bytes_max: int) -> bytes:
+    """All that `read` returns, up to an empty result; it is given the number of bytes for one call. Raises OSError for more
+    than `bytes_max` bytes."""
     parts, size = [], 0
-    while data := read():
+    while data := read(_READ_BYTES):
         parts.append(data)
         size += len(data)
         if size > bytes_max:

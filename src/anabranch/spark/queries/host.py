@@ -12,14 +12,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from anabranch import limits
 from anabranch.catalog.state.query import QueryLease, QueryNeeds, QueryRow
 from anabranch.deployments import hosting
 from anabranch.deployments.admission import HostCapacity, drivers_that_fit, refusal
-from anabranch.deployments.questions import open_questions, take
 from anabranch.errors import AnabranchError, Conflict, InvalidArgument, PipelineNotFound
 from anabranch.model.amounts import duration_text
 from anabranch.model.ids import Micros
@@ -30,8 +29,10 @@ from anabranch.spark.pipelines import admin
 from anabranch.spark.queries.capacity import machine_capacity
 from anabranch.spark.queries.driver_pool import DriverPool, pause_s
 from anabranch.spark.queries.driver_process import DriverEvent, DriverOwner, DriverProcess
+from anabranch.spark.queries.held_query import HeldQuery
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.spark.queries.protocol import ENDINGS
+from anabranch.spark.queries.questions import Questions
 from anabranch.spark.queries.replay import has_caught_up, swap_replay
 from anabranch.spark.queries.standbys import HotStandbys
 from anabranch.spark.stores import addresses_of
@@ -42,30 +43,6 @@ __all__ = ["QueryHost"]
 _ROUND_S: Final = 0.5
 _END_S: Final = 1.0  # of a driver that has closed its output
 _SETTLED_S: Final = 3.0  # after which the first batches of a query are done
-
-
-@dataclass
-class _HeldQuery:
-    """A query that this host holds. `change` is the one that its driver runs, None until it has started; `begun` the one for which
-    it was told to. `lost`: another host has it. `unwanted_s`: since when a run that has not started, or that ends without
-    its micro-batch, is not wanted any more. Times by the monotonic clock."""
-
-    row: QueryRow
-    owner: DriverOwner
-    renewed_s: float
-    driver: DriverProcess | None = None
-    change: int | None = None
-    stopping: bool = False
-    ending: bool = False  # without finishing its micro-batch
-    lost: bool = False
-    started_s: float = 0.0
-    begun: int | None = None
-    unwanted_s: float | None = None
-
-    @property
-    def runs(self) -> bool:
-        """True if it is to run here."""
-        return self.row.wanted == "running" and self.row.state != "failed"
 
 
 class QueryHost:
@@ -95,12 +72,11 @@ class QueryHost:
         self._token = token(store.runtime.ids)
         self._name = f"{os.getpid()}@{socket.gethostname()}"
         self._logs = QueryLogs(store)
-        self._held: dict[str, _HeldQuery] = {}
+        self._held: dict[str, HeldQuery] = {}
         self._events: queue.SimpleQueue[DriverEvent] = queue.SimpleQueue()
         self._pool = DriverPool(addresses_of(store), conf or {}, self._events, spares=spares)
         self._standbys = HotStandbys(store, self._token, self._logs, lease_us=lease_us, driver=self._standby_driver)
-        self._asked: set[str] = set()  # questions that a driver was given
-        self._is_asked = False  # and no driver that may answer ends
+        self._questions = Questions(store, self._pool)
         self._apart: dict[str, int] = {}  # queries that do not share a driver any more, as of this change of each
         self._draining = False
 
@@ -124,7 +100,7 @@ class QueryHost:
         except AnabranchError as exc:
             HOST_CUT_OFF(error=exc)
         self._give_up_expired()
-        self._answer_questions()
+        self._questions.look()
         self._keep_spares()
         self._take_events()
 
@@ -180,7 +156,7 @@ class QueryHost:
         began = time.monotonic()
         claimed = hosting.claim(self._store.catalog, row.name, self._lease(), now=self._store.runtime.clock.now())
         if claimed is not None:
-            self._held[row.name] = _HeldQuery(claimed, owner, began)
+            self._held[row.name] = HeldQuery(claimed, owner, began)
 
     def _refuse(self, row: QueryRow, why: str, now: Micros) -> None:
         """Say why this host leaves a query."""
@@ -229,10 +205,9 @@ class QueryHost:
                 held.lost = True
         self._standbys.renew()
 
-    def _act(self, name: str, held: _HeldQuery) -> None:
-        row = held.row
-        to_run = row.wanted == "running" and row.state != "failed"
-        if held.driver is not None and self._is_stuck(held, to_run):
+    def _act(self, name: str, held: HeldQuery) -> None:
+        row, to_run, now_s = held.row, held.runs, time.monotonic()
+        if held.driver is not None and held.is_stuck(now_s):
             note = f"it has not stopped within {limits.DEPLOYMENT_STOP_S:g} s: its driver {held.driver.pid} is ended"
             self._note(name, held, note, level="warning")
             self._ended(held.driver)
@@ -246,7 +221,7 @@ class QueryHost:
                 held.driver.send(drop=name)
             elif row.replaces is not None and not held.stopping and has_caught_up(self._store, row):
                 self._swap(name, held)
-            elif row.restarts and held.change is not None and self._is_steady(held):
+            elif row.restarts and held.has_run_for(limits.DEPLOYMENT_STEADY_S, now_s):
                 self._update(name, held, restarts=0, error=None)
         elif to_run:
             if row.retry_at is None or row.retry_at <= self._store.runtime.clock.now():
@@ -257,18 +232,7 @@ class QueryHost:
             del self._held[name]
             hosting.release(self._store.catalog, name, row.epoch)
 
-    def _is_stuck(self, held: _HeldQuery, to_run: bool) -> bool:
-        """True if a run should have ended by now, but does not: Spark may plan a statement for hours, and can't be stopped
-        meanwhile. A run that finishes its micro-batch has any time."""
-        unwanted = not to_run or held.begun != held.row.change
-        if not unwanted or not (held.change is None or held.ending):
-            held.unwanted_s = None
-            return False
-        now = time.monotonic()
-        held.unwanted_s = now if held.unwanted_s is None else held.unwanted_s
-        return now - held.unwanted_s > limits.DEPLOYMENT_STOP_S
-
-    def _start_with_room(self, name: str, held: _HeldQuery) -> None:
+    def _start_with_room(self, name: str, held: HeldQuery) -> None:
         """Start a query; give it back if it was changed, and needs more than there is now."""
         held.owner = self._owner(held.row)
         if (why := self._refusal(held.row, held.owner)) is None:
@@ -278,10 +242,7 @@ class QueryHost:
         hosting.release(self._store.catalog, name, held.row.epoch)
         self._refuse(held.row, why, self._store.runtime.clock.now())
 
-    def _is_steady(self, held: _HeldQuery) -> bool:
-        return time.monotonic() - held.started_s > limits.DEPLOYMENT_STEADY_S
-
-    def _start(self, name: str, held: _HeldQuery, *, after: str | None = None) -> None:
+    def _start(self, name: str, held: HeldQuery, *, after: str | None = None) -> None:
         """Start a query, in its hot standby if there is one. `after`: why its last run ended, unless that was noted."""
         change = held.row.change  # the one for which the driver is chosen; there may be another one by now
         ready, taken = self._standbys.is_ready(name, change), False
@@ -303,7 +264,7 @@ class QueryHost:
         how = "is taken over by its standby" if taken else "starts"
         self._note(name, held, f"version {held.row.version} {how} in driver {driver.pid}")
 
-    def _swap(self, name: str, held: _HeldQuery) -> None:
+    def _swap(self, name: str, held: HeldQuery) -> None:
         """Let a replay take the place of its query."""
         try:
             kept = swap_replay(self._store, held.row)
@@ -316,7 +277,7 @@ class QueryHost:
             query, f"version {held.row.version} takes over from its replay{left}", version=held.row.version, epoch=0
         )
 
-    def _delete(self, name: str, held: _HeldQuery) -> None:
+    def _delete(self, name: str, held: HeldQuery) -> None:
         with suppress(PipelineNotFound):
             admin.delete(self._store, name, drop_results=held.row.drop_results)
         self._logs.delete(name)
@@ -346,7 +307,7 @@ class QueryHost:
             asked = asked or self._has_changed(name, held, change)
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
 
-    def _note_running(self, name: str, held: _HeldQuery) -> None:
+    def _note_running(self, name: str, held: HeldQuery) -> None:
         """Its run has started. If the query was changed meanwhile, another run is to start, or none."""
         change = held.change
 
@@ -355,7 +316,7 @@ class QueryHost:
 
         held.row = hosting.update(self._store.catalog, name, held.row.epoch, running)
 
-    def _run_ended(self, name: str, held: _HeldQuery, how: str, error: str | None, *, asked: bool) -> None:
+    def _run_ended(self, name: str, held: HeldQuery, how: str, error: str | None, *, asked: bool) -> None:
         if how == "crashed" and not asked:
             self._continue(name, held, str(error))
             return
@@ -371,7 +332,7 @@ class QueryHost:
         else:
             self._retry(name, held, str(error))
 
-    def _has_changed(self, name: str, held: _HeldQuery, change: int | None) -> bool:
+    def _has_changed(self, name: str, held: HeldQuery, change: int | None) -> bool:
         """True if the query was changed under its run of `change`: before it began, or by a replay that took its place."""
         self._update(name, held)
         return change is not None and change != held.row.change
@@ -387,7 +348,7 @@ class QueryHost:
             with suppress(AnabranchError):
                 self._continue(name, held, f"driver {driver.pid} ended {how}")
 
-    def _separate(self, ended: Mapping[str, _HeldQuery]) -> None:
+    def _separate(self, ended: Mapping[str, HeldQuery]) -> None:
         """Have queries run apart whose common driver has ended, if their last run had ended too: one of them may be what ends it,
         and which one shows then. One that is deployed anew shares a driver again."""
         for name, held in ended.items():
@@ -397,12 +358,12 @@ class QueryHost:
                 with suppress(AnabranchError):
                     self._note(name, held, note, level="warning")
 
-    def _continue(self, name: str, held: _HeldQuery, error: str) -> None:
+    def _continue(self, name: str, held: HeldQuery, error: str) -> None:
         """After the end of its driver, or of other processes that its run needs."""
         if not self._go_on_in_standby(name, held, error):
             self._retry(name, held, error)
 
-    def _go_on_in_standby(self, name: str, held: _HeldQuery, error: str) -> bool:
+    def _go_on_in_standby(self, name: str, held: HeldQuery, error: str) -> bool:
         """Have the hot standby of a query take over, here or on another host. False if there is none that is ready."""
         if self._draining or held.row.wanted != "running":
             return False
@@ -418,20 +379,20 @@ class QueryHost:
         hosting.release(self._store.catalog, name, held.row.epoch)
         return True
 
-    def _retry(self, name: str, held: _HeldQuery, error: str) -> None:
+    def _retry(self, name: str, held: HeldQuery, error: str) -> None:
         restarts = held.row.restarts + 1
         after_s = pause_s(restarts)
         retry_at = Micros(self._store.runtime.clock.now() + round(after_s * 1e6))
         self._update(name, held, state="waiting", restarts=restarts, retry_at=retry_at, error=error)
         self._note(name, held, f"{error}; it is started again in {after_s:g} s", level="warning")
 
-    def _fail(self, name: str, held: _HeldQuery, error: str) -> None:
+    def _fail(self, name: str, held: HeldQuery, error: str) -> None:
         self._update(name, held, state="failed", error=error, restarts=held.row.restarts + 1)
         self._note(name, held, error, level="error")
 
     # leases that were lost
 
-    def _lose(self, name: str, held: _HeldQuery) -> None:
+    def _lose(self, name: str, held: HeldQuery) -> None:
         self._held.pop(name, None)
         QUERY_NOTED(query=name, note="another host has it, or may have it by now")
         if held.driver is not None:
@@ -458,37 +419,15 @@ class QueryHost:
             self._logs.note(row.name, note, level="warning", version=row.version, epoch=row.epoch)
         return None
 
-    def _answer_questions(self) -> None:
-        """Have a driver answer the pending questions. If there is no driver, one is started, which then stays as a spare."""
-        try:
-            questions = open_questions(self._store.catalog, self._store.runtime.clock.now())
-            for each in questions:
-                if not each.taken:
-                    take(self._store.catalog, each)
-            found = {each.id for each in questions}
-            self._is_asked = bool(found)
-        except AnabranchError:  # noted where queries are looked for
-            return
-        self._asked &= found
-        waiting = found - self._asked
-        ready = self._pool.for_question() if waiting else None
-        if ready is not None:
-            for ident in waiting:
-                ready.send(answer=ident)
-            self._asked |= waiting
-
-    def _has_settled(self, held: _HeldQuery) -> bool:
-        return held.change is not None and time.monotonic() - held.started_s >= _SETTLED_S
-
     def _keep_spares(self) -> None:
         """Keep spare drivers ready while there is room for another driver, and no query starts, which they would slow
         down. End those for which there is no room any more."""
-        held = list(self._held.values())
-        starting = any(each.driver is not None and not self._has_settled(each) for each in held)
+        held, now_s = list(self._held.values()), time.monotonic()
+        starting = any(each.driver is not None and not each.has_run_for(_SETTLED_S, now_s) for each in held)
         busy = {each.driver for each in held if each.driver is not None} | self._standbys.drivers
         needs, _, drivers = self._reserved()
         fit = drivers_that_fit(self._capacity, needs, drivers)
-        self._pool.keep_spares(busy, idle_max=None if self._is_asked else fit, more=not starting)
+        self._pool.keep_spares(busy, idle_max=None if self._questions.pending else fit, more=not starting)
 
     # the end
 
@@ -514,8 +453,8 @@ class QueryHost:
 
     # rows and logs
 
-    def _update(self, name: str, held: _HeldQuery, **changes: Any) -> None:
+    def _update(self, name: str, held: HeldQuery, **changes: Any) -> None:
         held.row = hosting.update(self._store.catalog, name, held.row.epoch, lambda row: replace(row, **changes))
 
-    def _note(self, name: str, held: _HeldQuery, message: str, *, level: str = "info") -> None:
+    def _note(self, name: str, held: HeldQuery, message: str, *, level: str = "info") -> None:
         self._logs.note(name, message, level=level, version=held.row.version, epoch=held.row.epoch)
