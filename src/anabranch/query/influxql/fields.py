@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.functions import AGGREGATES
+from anabranch.query.influxql.functions import AGGREGATES, OF_NUMBERS
 from anabranch.query.influxql.patterns import matching
 from anabranch.query.influxql.relation import CONSTANT_TYPES, Columns, FieldType
+from anabranch.query.influxql.result_types import type_of
 from anabranch.query.influxql.syntax import (
     Constant,
     Expression,
@@ -19,6 +20,7 @@ from anabranch.query.influxql.syntax import (
     Select,
     SelectedField,
     Wildcard,
+    walk,
 )
 
 
@@ -141,6 +143,18 @@ def check_arithmetic(expression: Expression, sources: Sequence[Columns]) -> None
     fitting = {"boolean", "integer"} if bits else {"float", "integer"}
     if not set(kinds) <= fitting or (bits and len(set(kinds)) > 1):
         raise InvalidSql(f"type error: operator {expression.operator}: incompatible types: {' and '.join(kinds)}")
+
+
+def check_arguments(expression: Expression, columns: Columns) -> None:
+    """Raise InvalidSql for a function of numbers over texts or booleans. Tags have no values for a function."""
+    for call in walk(expression):
+        if isinstance(call, FunctionCall) and call.name in OF_NUMBERS and call.arguments:
+            argument = call.arguments[0]
+            if isinstance(argument, Reference) and argument.name not in columns.fields:
+                continue
+            kind = type_of(argument, columns)
+            if kind in ("string", "boolean"):
+                raise InvalidSql(f"unsupported {call.name} iterator type: its argument is a {kind}")
 
 
 def _kind(operand: Expression, sources: Sequence[Columns]) -> FieldType | None:

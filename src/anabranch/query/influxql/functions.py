@@ -100,6 +100,9 @@ MATHEMATICS: Final = {
 LISTS: Final = ("top", "bottom", "distinct")
 """Functions that return several rows for a window."""
 
+OF_NUMBERS: Final = (frozenset(TRANSFORMS) - {"elapsed"}) | {"top", "bottom"}
+"""Those of them, and of the lists, that take numbers only."""
+
 
 def check_call(call: FunctionCall, *, grouped: bool | None) -> None:
     """Raise InvalidSql unless the call is one that there is, with arguments that it takes. `grouped`: by time; None by that
@@ -144,6 +147,8 @@ def _check_transform(call: FunctionCall, *, grouped: bool | None) -> None:
         if grouped:
             raise InvalidSql(f"aggregate function required inside the call to {name}")
     if name == "moving_average":
+        if not float(number_of(call.arguments[1])).is_integer():
+            raise InvalidSql("second argument for moving_average must be an integer")
         if number_of(call.arguments[1]) < 2:
             raise InvalidSql("moving_average window must be greater than 1")
     elif len(call.arguments) == 2:

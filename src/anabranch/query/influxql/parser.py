@@ -7,6 +7,7 @@ from typing import Final
 
 from anabranch import limits
 from anabranch.core.sql_text import check_sql_text
+from anabranch.errors import InvalidSql
 from anabranch.query.influxql.expression_parser import ExpressionParser
 from anabranch.query.influxql.syntax import (
     Constant,
@@ -31,7 +32,7 @@ from anabranch.query.influxql.syntax import (
     Wildcard,
     walk,
 )
-from anabranch.query.influxql.times import parse_time
+from anabranch.query.influxql.times import parse_time, time_zone
 
 _BEGINNINGS: Final = ("SELECT", "SHOW", "CREATE", "DROP")
 _UNSUPPORTED: Final = (*("ALTER", "DELETE", "EXPLAIN", "GRANT", "KILL", "REVOKE", "SET"),)
@@ -218,11 +219,12 @@ class _InfluxqlParser(ExpressionParser):
         names: list[str] = [self.identifier()]
         while self.take_operator("."):
             if (pattern := self.take_regex()) is not None:
-                return SourceName(pattern, names[0] if len(names) == 2 else None)
+                return SourceName(pattern, names[0] if len(names) == 2 else None, names[-1])
             names.append("" if self.peek().is_operator(".") else self.identifier())
         if len(names) > 3:
             raise self.refused("a measurement is database.policy.measurement at most")
-        return SourceName(names[-1], names[0] if len(names) == 3 else None)
+        policy = names[-2] if len(names) > 1 else None
+        return SourceName(names[-1], names[0] if len(names) == 3 else None, policy)
 
     def _grouping(self) -> Grouping:
         if not self.take_word("GROUP"):
@@ -301,6 +303,10 @@ class _InfluxqlParser(ExpressionParser):
             return None
         match self.expression():
             case FunctionCall("tz", (Constant(str() as zone),)):
+                try:
+                    time_zone(zone)
+                except InvalidSql as exc:
+                    raise self.refused(str(exc)) from exc
                 return zone
         raise self.refused("tz() takes the name of a time zone, e.g.: tz('Europe/Berlin')")
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.query.influxql.fields import check_arithmetic, column_names, expanded
+from anabranch.errors import InvalidSql
+from anabranch.query.influxql.fields import check_arguments, check_arithmetic, column_names, expanded
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.relation import Columns, FieldType
 from anabranch.query.influxql.result_types import common_type, type_of
 from anabranch.query.influxql.statements import Database, sources_of
 from anabranch.query.influxql.syntax import (
+    Constant,
+    Duration,
     Expression,
     FunctionCall,
     NestedSelect,
+    Operation,
     Reference,
     Select,
     SelectedField,
@@ -60,6 +64,7 @@ def prepared(statement: Select, database: Database, default: str) -> PreparedSel
     """Look up what the statement names. A measurement that there is not is left out. Raises InvalidSql."""
     plain = sources_of(database, default, [each for each in statement.sources if isinstance(each, SourceName)])
     inner = [prepared(each.select, database, default) for each in statement.sources if isinstance(each, NestedSelect)]
+    _check_fields(statement)
     written = _without_time(expanded(statement, [*plain, *inner]))
     for field in written.fields:
         check_arithmetic(field.expression, [*plain, *inner])
@@ -67,6 +72,8 @@ def prepared(statement: Select, database: Database, default: str) -> PreparedSel
     if inner:  # events of a measurement beside them are rows like theirs
         sources = [*inner, *(_rows_of(each, written) for each in plain)]
     columns, known = shown_fields(written.fields), _AllColumns.of(sources)
+    for field in written.fields:
+        check_arguments(field.expression, known)
     names = column_names(columns)
     types = [type_of(field.expression, known) for field in columns]
     return PreparedSelect(
@@ -88,12 +95,27 @@ def shown_fields(fields: Sequence[SelectedField]) -> list[SelectedField]:
     return found
 
 
+def _check_fields(statement: Select) -> None:
+    """Something is selected, and `time` is grouped by as a function only. Raises InvalidSql."""
+    if all(isinstance(each.expression, Reference) and _is_time(each.expression.name) for each in statement.fields):
+        raise InvalidSql("at least 1 non-time field must be queried")
+    for field in statement.fields:
+        if all(isinstance(part, Constant | Duration | Operation) for part in walk(field.expression)):
+            raise InvalidSql("field must contain at least one variable")
+    if any(isinstance(tag, str) and _is_time(tag) for tag in statement.grouping.tags):
+        raise InvalidSql("time() is a function and expects at least one argument")
+
+
+def _is_time(name: str) -> bool:
+    return name.lower() == "time"
+
+
 def _without_time(statement: Select) -> Select:
     """The first column is the time, so it need not be selected."""
     fields = tuple(
         field
         for field in statement.fields
-        if not (isinstance(field.expression, Reference) and field.expression.name.lower() == "time")
+        if not (isinstance(field.expression, Reference) and _is_time(field.expression.name))
     )
     return replace(statement, fields=fields)
 

@@ -73,10 +73,11 @@ class SelectedField:
 
 @dataclass(frozen=True, slots=True)
 class SourceName:
-    """A measurement by its name or by a pattern, in a database."""
+    """A measurement by its name or by a pattern, in a database. An empty retention policy is the default one."""
 
     name: str | RegularExpression
     database: str | None = None
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
