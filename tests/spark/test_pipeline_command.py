@@ -74,6 +74,55 @@ def test_a_pipeline_in_the_sql_of_flink_has_the_same_results(
     assert rows == [("2026-01-01T00:00:01.000000Z", "a", 1)]
 
 
+_LAST = "b,2026-01-01T00:01:00Z,1\n"  # later than every window that is expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dialect", "sql", "expected"),
+    [
+        (
+            "azure",
+            """SELECT System.Timestamp() AS closed, COUNT(*) AS events, CAST(MAX(celsius) AS bigint) AS top INTO iot.means
+               FROM iot.sensors TIMESTAMP BY at GROUP BY TumblingWindow(second, 1)""",
+            [("00:00:00", 1, 1), ("00:00:01", 1, 2), ("00:00:02", 1, 3)],  # an event at a window's end is in it
+        ),
+        (
+            "ksqldb",
+            """CREATE TABLE iot.means AS SELECT WINDOWEND AS closed, COUNT(*) AS events, CAST(MAX(celsius) AS INT) AS top
+               FROM iot.sensors WINDOW SESSION (5 SECONDS) GROUP BY device EMIT FINAL""",
+            [("00:00:01", 1, 2), ("00:00:02", 2, 3)],  # a session ends with its last event
+        ),
+        (
+            "trino",
+            """CREATE TABLE iot.means AS SELECT at AS closed, cast(1 AS bigint) AS events, cast(celsius AS integer) AS top
+               FROM iot.sensors WHERE device = 'a'""",
+            [("00:00:00", 1, 2), ("00:00:02", 1, 4)],  # a cast rounds a half away from zero
+        ),
+    ],
+)
+def test_a_pipeline_keeps_what_is_special_in_a_dialect(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dialect: str,
+    sql: str,
+    expected: list[tuple[str, int, int]],
+) -> None:
+    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
+    line = Line(tmp_path / "river")
+    line("scope", "create", "iot")
+    line("stream", "create", "iot/sensors", "--schema", SCHEMA, "--key", "device", "--time", "at")
+    csv, file, translated = tmp_path / "sensors.csv", tmp_path / "means.other", tmp_path / "means.sql"
+    csv.write_text(CSV + _LAST)
+    file.write_text(sql)
+    translated.write_text(line("translate", "--dialect", dialect, "--time", "at", file).out)
+    line("write", "iot/sensors", csv)
+    done = line("pipeline", "run", translated, "--once", "--collect", "--json")
+    rows = sorted((row["closed"], row["events"], row["top"]) for row in done.rows)
+    assert rows == [(f"2026-01-01T{time}.000000Z", events, top) for time, events, top in expected]
+
+
 def test_spark_parses_what_the_sql_of_other_systems_becomes(spark: SparkSession) -> None:
     parser = spark._jsparkSession.sessionState().sqlParser()
     for dialect, text, _ in PIPELINES:

@@ -61,18 +61,48 @@ PIPELINES = [
     ),
     (
         "ksqldb",
+        "CREATE TABLE c AS SELECT device, WINDOWEND AS closed FROM sensors WINDOW SESSION (60 SECONDS) GROUP BY device EMIT FINAL",
+        "CREATE STREAM iot.c WITH (time = closed) AS SELECT device, session_window.end - INTERVAL '1 minute' AS closed FROM STREAM iot.sensors GROUP BY session_window(at, '1 minute'), device;",
+    ),
+    (
+        "flink",
+        """INSERT INTO c SELECT window_start, device, kind, COUNT(*) AS n
+           FROM TABLE(SESSION(TABLE sensors PARTITION BY device, kind, DESCRIPTOR(at), INTERVAL '1' MINUTE))
+           GROUP BY window_start, window_end, kind, device""",
+        """CREATE STREAM iot.c WITH (time = window_start) AS SELECT session_window.start AS window_start, device, kind, COUNT(*) AS n
+           FROM STREAM iot.sensors GROUP BY session_window(at, '1 minute'), kind, device;""",
+    ),
+    (
+        "materialize",
+        "CREATE MATERIALIZED VIEW v IN CLUSTER c AS SELECT celsius::int AS c FROM sensors",
+        """CREATE STREAM iot.v AS SELECT CASE WHEN typeof(celsius) IN ('float', 'double') THEN CAST(bround(TRY_CAST(celsius AS DOUBLE)) AS INT)
+           WHEN typeof(celsius) LIKE 'decimal%' THEN CAST(round(TRY_CAST(celsius AS DECIMAL(38, 18))) AS INT) ELSE CAST(celsius AS INT) END AS c
+           FROM STREAM iot.sensors;""",
+    ),
+    (
+        "flink",
+        "INSERT INTO v SELECT CAST(celsius AS INT) AS c, 'it''s \\n' AS t FROM sensors",
+        "CREATE STREAM iot.v AS SELECT CAST(celsius AS INT) AS c, 'it\\'s \\\\n' AS t FROM STREAM iot.sensors;",
+    ),
+    (
+        "ksqldb",
         "CREATE STREAM hot AS SELECT device, UCASE(note) AS note FROM sensors WHERE celsius > 30 EMIT CHANGES;",
         "CREATE STREAM iot.hot AS SELECT device, UPPER(note) AS note FROM STREAM iot.sensors WHERE celsius > 30;",
     ),
     (
         "azure",
         "SELECT device, System.Timestamp() AS closed, AVG(celsius) AS c INTO out FROM sensors TIMESTAMP BY at GROUP BY device, TumblingWindow(second, 10)",
-        "CREATE STREAM iot.out WITH (time = closed) AS SELECT device, window.end AS closed, AVG(celsius) AS c FROM STREAM iot.sensors GROUP BY window(at, '10 seconds'), device;",
+        "CREATE STREAM iot.out WITH (time = closed) AS SELECT device, window.end - INTERVAL 1 MICROSECOND AS closed, AVG(celsius) AS c FROM STREAM iot.sensors GROUP BY window(at, '10 seconds', '10 seconds', '1 microsecond'), device;",
     ),
     (
         "azure",
         "SELECT COUNT(*) AS n INTO out FROM sensors TIMESTAMP BY at GROUP BY HoppingWindow(second, 10, 5)",
-        "CREATE STREAM iot.out AS SELECT COUNT(*) AS n FROM STREAM iot.sensors GROUP BY window(at, '10 seconds', '5 seconds');",
+        "CREATE STREAM iot.out AS SELECT COUNT(*) AS n FROM STREAM iot.sensors GROUP BY window(at, '10 seconds', '5 seconds', '1 microsecond');",
+    ),
+    (
+        "azure",
+        "SELECT device, System.Timestamp AS t, CAST(celsius AS float) AS c INTO out FROM sensors TIMESTAMP BY at WHERE note LIKE 'a%'",
+        "CREATE STREAM iot.out AS SELECT device, at AS t, CAST(celsius AS DOUBLE) AS c FROM STREAM iot.sensors WHERE note LIKE 'a%';",
     ),
     (
         "azure",
@@ -94,7 +124,7 @@ PIPELINES = [
     ),
     (
         "snowflake",
-        "CREATE DYNAMIC TABLE hot AS SELECT s.device, IFF(s.celsius > 30, 'hot', 'warm') AS k FROM sensors AS s JOIN devices AS d ON s.device = d.device",
+        "CREATE OR REPLACE DYNAMIC TABLE hot TARGET_LAG = '1 minute' WAREHOUSE = w AS SELECT s.device, IFF(s.celsius > 30, 'hot', 'warm') AS k FROM sensors AS s JOIN devices AS d ON s.device = d.device",
         "CREATE STREAM iot.hot AS SELECT s.device, IF(s.celsius > 30, 'hot', 'warm') AS k FROM STREAM iot.sensors AS s JOIN iot.devices AS d ON s.device = d.device;",
     ),
 ]
@@ -122,6 +152,46 @@ QUERIES = [
         "azure",
         "SELECT System.Timestamp() AS t, AVG(celsius) AS c FROM sensors TIMESTAMP BY at GROUP BY TumblingWindow(minute, 1)",
         """SELECT date_trunc('minute', "at") + INTERVAL 1 MINUTE, avg(celsius) FROM iot.sensors GROUP BY ALL""",
+    ),
+    (
+        "azure",
+        "SELECT System.Timestamp() AS t, COUNT(*) AS n FROM marks TIMESTAMP BY at GROUP BY TumblingWindow(ss, 10)",
+        "VALUES (make_timestamptz(1700000000000000), 2), (make_timestamptz(1700000010000000), 2)",
+    ),
+    (
+        "azure",
+        "SELECT CAST(half AS bigint), CAST(tenths AS bigint), CAST(whole AS bigint), CAST(note AS bigint) FROM marks",
+        "VALUES (-2, -2, 1, 12), (-1, -1, 2, 12), (1, 1, 3, 12), (2, 2, 4, 12)",
+    ),
+    (
+        "flink",
+        "SELECT CAST(half AS INT), CAST(tenths AS BIGINT), CAST(COUNT(*) AS INT) FROM marks GROUP BY 1, 2",
+        "VALUES (-2, -2, 1), (-1, -1, 1), (1, 1, 1), (2, 2, 1)",
+    ),
+    (
+        "bigquery",
+        "SELECT CAST(half AS INT64), CAST(tenths AS INT64), SAFE_CAST(note AS INT64) FROM marks",
+        "VALUES (-3, -3, 12), (-2, -2, 12), (2, 2, 12), (3, 3, 12)",
+    ),
+    (
+        "risingwave",
+        "SELECT half::int, tenths::int FROM marks",
+        "VALUES (-2, -3), (-2, -2), (2, 2), (2, 3)",
+    ),
+    (
+        "flink",
+        "SELECT device, celsius / 2.0, 'it''s \\n' FROM sensors",
+        "SELECT device, celsius / 2.0, 'it''s \\n' FROM iot.sensors",
+    ),
+    (
+        "ksqldb",
+        """SELECT "device", 'it''s' FROM sensors EMIT CHANGES""",
+        "SELECT device, 'it''s' FROM iot.sensors",
+    ),
+    (
+        "flink",
+        "SELECT FLOOR(at TO MINUTE), FLOOR(celsius) FROM sensors",
+        """SELECT date_trunc('minute', "at"), floor(celsius) FROM iot.sensors""",
     ),
     (
         "azure",
@@ -191,6 +261,75 @@ REFUSED = [
         1,
         53,
         "months have no fixed length",
+    ),
+    ("flink", "INSERT INTO m (a) SELECT a FROM s", 1, 15, "name the columns in SELECT"),
+    (
+        "flink",
+        "INSERT INTO m SELECT d, COUNT(*) FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' MINUTE)) GROUP BY d",
+        1,
+        1,
+        "a window must be in GROUP BY",
+    ),
+    (
+        "flink",
+        "INSERT INTO m SELECT d, COUNT(*) FROM TABLE(SESSION(TABLE s, DESCRIPTOR(at), INTERVAL '1' MINUTE)) GROUP BY d, window_start, window_end",
+        1,
+        1,
+        "write PARTITION BY with the same ones",
+    ),
+    (
+        "flink",
+        "INSERT INTO m SELECT window_time FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' MINUTE)) GROUP BY window_start, window_time",
+        1,
+        22,
+        "use window_end",
+    ),
+    (
+        "flink",
+        "INSERT INTO m SELECT COUNT(*) FROM TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' MINUTE) GROUP BY window_start",
+        1,
+        36,
+        "write TABLE(TUMBLE(…))",
+    ),
+    ("flink", "SELECT a / b FROM s", 1, 8, "write a / 2.0"),
+    ("trino", "SELECT a,\n7 / count(*) FROM s", 2, 1, "write a / 2.0"),
+    ("flink", "SELECT EXTRACT(DOW FROM at) FROM s", 1, None, "is not the same in all systems"),
+    ("materialize", "SELECT EXTRACT(SECOND FROM at) FROM s", 1, None, "is not the same in all systems"),
+    ("bigquery", "SELECT TIMESTAMP_TRUNC(at, DAY, 'America/New_York') FROM s", 1, None, "times are in UTC"),
+    ("bigquery", "SELECT TIMESTAMP_TRUNC(at, WEEK) FROM s", 1, None, "is not translated"),
+    ("risingwave", "SELECT substring(a, -1, 3) FROM s", 1, None, "begin at 1 or later"),
+    ("azure", "SELECT a FROM s WHERE a LIKE '[ab]%'", 1, None, "LIKE with [ ]"),
+    ("snowflake", "SELECT a FROM s AT(OFFSET => -60)", 1, None, "reads the stream as it is now"),
+    ("materialize", "CREATE MATERIALIZED VIEW v (x) AS SELECT a FROM s", 1, 28, "name the columns in SELECT"),
+    (
+        "risingwave",
+        "CREATE MATERIALIZED VIEW v AS SELECT d, count(*) FROM TUMBLE(s, at, INTERVAL '1 minute') GROUP BY d",
+        1,
+        1,
+        "a window must be in GROUP BY",
+    ),
+    (
+        "azure",
+        "WITH x AS (SELECT a, COUNT(*) AS n FROM s TIMESTAMP BY at GROUP BY a, TumblingWindow(minute, 3)) SELECT * INTO o FROM x",
+        1,
+        71,
+        "in the outermost SELECT only",
+    ),
+    (
+        "azure",
+        "SELECT a INTO o FROM s TIMESTAMP BY at JOIN r TIMESTAMP BY b ON s.a = r.a",
+        1,
+        47,
+        "a join of two streams",
+    ),
+    ("azure", "SELECT a INTO o FROM s TIMESTAMP BY at OVER b", 1, 40, "leave out OVER"),
+    ("ksqldb", "SELECT a FROM s JOIN t WITHIN 1 HOURS ON s.a = t.a EMIT CHANGES", 1, 24, "a join WITHIN a time"),
+    (
+        "ksqldb",
+        "CREATE STREAM a AS SELECT b FROM s PARTITION BY x EMIT CHANGES",
+        1,
+        36,
+        "PARTITION BY is not translated",
     ),
     ("flink", "INSERT INTO m SELECT SUM(a) OVER (ORDER BY at) FROM s", 1, 22, "OVER is not supported in a pipeline"),
     (

@@ -24,6 +24,11 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
             """CREATE TABLE iot.sensors AS SELECT 'd' || (i % 3) AS device, i * 1.25 AS celsius, (i % 7)::VARCHAR AS note,
                make_timestamptz(1700000000000000 + i * 2300000) AS "at" FROM range(100) AS r(i)"""
         )
+        made.execute(
+            """CREATE TABLE iot.marks AS SELECT half, half::DECIMAL(9, 2) AS tenths, n::BIGINT AS whole, '12' AS note,
+               make_timestamptz(1700000000000000 + us) AS "at"
+               FROM (VALUES (-2.5::DOUBLE, 1, -1), (-1.5, 2, 0), (1.5, 3, 1), (2.5, 4, 10000000)) AS r(half, n, us)"""
+        )
         yield made
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from anabranch.query.dialects.text import Found, StatementText
-from anabranch.query.dialects.windows import UNITS_US, DialectWindow
+from anabranch.query.dialects.windows import ABBREVIATED_UNITS, UNITS_US, DialectWindow
 
 SESSION_CALL: Final = "SESSIO_"
 """Stands for SESSION before a bracket, because SESSION is a keyword to the parser of Flink's SQL."""
@@ -59,6 +59,10 @@ def _head(text: StatementText, found: Found) -> None:
         if not text.words(0, "INSERT", "INTO"):
             raise text.error("expected INSERT INTO name SELECT …", 1)
         found.target, behind = text.name(2)
+        if text.word(behind) in ("(", "PARTITION"):
+            raise text.error(
+                "columns and partitions of the target are not translated; name the columns in SELECT", behind
+            )
         text.blank(0, behind - 1)
         return
     if text.word(0) != "CREATE":
@@ -72,12 +76,14 @@ def _head(text: StatementText, found: Found) -> None:
     if text.words(at, "IF", "NOT", "EXISTS"):
         at += 3
     found.target, at = text.name(at)
-    if text.words(at, "WITH", "("):
-        at = text.closing(at + 1) + 1
-    if text.word(at) != "AS":
+    if text.word(at) == "(":
+        raise text.error("columns of the target are not translated; name the columns in SELECT", at)
+    begin = next((n for n in range(at, len(text.tokens)) if text.word(n) in ("AS", "SELECT")), None)
+    if begin is None or text.word(begin) != "AS":
         raise text.error(
             "a table without AS SELECT … is not supported; create a stream for it: anabranch stream create", at
         )
+    at = begin  # what is between, such as WITH (…) and TARGET_LAG = …, is of the other system
     text.blank(0, at)
 
 
@@ -94,6 +100,8 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
     while (at := text.find("TABLE", "(")) is not None and text.word(at + 3) == "(":
         kind, closing = text.word(at + 2), text.closing(at + 1)
         arguments = text.arguments(at + 3)
+        while kind == "SESSION" and len(arguments) > 1 and text.word(arguments[1][0]) != "DESCRIPTOR":
+            arguments[:2] = [(arguments[0][0], arguments[1][1])]  # the columns of PARTITION BY
         if kind not in ("TUMBLE", "HOP", "SESSION"):
             raise text.error(f"windows of {kind} are not supported; {_NEAREST}", at + 2)
         if any(text.word(first + 1) == "=" or text.words(first + 1, "=", ">") for first, _ in arguments):
@@ -102,7 +110,7 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
             raise text.error(
                 f"{kind} takes a table, DESCRIPTOR(column) and {'two lengths' if kind == 'HOP' else 'a length'}", at + 2
             )
-        table = arguments[0]
+        table = _partitioned(text, arguments[0], kind, found)
         if text.word(table[0]) != "TABLE" or not text.words(arguments[1][0], "DESCRIPTOR", "("):
             raise text.error(f"expected {kind}(TABLE name, DESCRIPTOR(column), …)", at + 4)
         column, _ = text.name(arguments[1][0] + 2)
@@ -112,10 +120,26 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
         text.blank(table[1] + 1, closing)
         del text.tokens[table[1] + 1 : closing + 1]
         del text.tokens[at : table[0] + 1]
+    for kind in ("TUMBLE", "HOP", "SESSION", "CUMULATE"):
+        if (at := text.find(kind, "(", "TABLE")) is not None:
+            raise text.error(f"write TABLE({kind}(…)) around the window", at)
 
     while (at := text.find("SESSION", "(")) is not None:
         text.put(at, at, SESSION_CALL)
         del text.tokens[at]
+
+
+def _partitioned(text: StatementText, table: tuple[int, int], kind: str, found: Found) -> tuple[int, int]:
+    """The tokens of `TABLE t` without `PARTITION BY a, b`, whose columns are noted."""
+    by = next((n for n in range(*table) if text.word(n) == "PARTITION BY"), None)
+    if kind == "SESSION":
+        found.partition = []
+    if by is None:
+        return table
+    if kind != "SESSION":
+        raise text.error(f"PARTITION BY is of SESSION windows only; leave it out of {kind}", by)
+    found.partition = [text.name(n)[0].lower() for n in range(by + 1, table[1] + 1, 2)]
+    return table[0], by - 1
 
 
 def _window_of(text: StatementText, found: Found, kind: str, column: str, spans: list[int], at: int) -> None:
@@ -126,6 +150,12 @@ def _window_of(text: StatementText, found: Found, kind: str, column: str, spans:
     _set(text, found, window, at)
 
 
+_OF_KSQLDB: Final = {
+    "WITHIN": "a join WITHIN a time is not translated; write a pipeline of two streams, with a condition on their times",
+    "PARTITION BY": "PARTITION BY is not translated; leave it out, and write WITH (key = …) in the pipeline",
+}
+
+
 def _ksqldb(text: StatementText, found: Found, time: str | None) -> None:
     """`WINDOW TUMBLING (SIZE …)`, `EMIT CHANGES`."""
     at = text.find("EMIT")
@@ -133,9 +163,13 @@ def _ksqldb(text: StatementText, found: Found, time: str | None) -> None:
         if text.word(at + 1) not in ("CHANGES", "FINAL"):
             raise text.error("expected EMIT CHANGES or EMIT FINAL", at)
         text.blank(at, at + 1)
+    for word, message in _OF_KSQLDB.items():
+        if (place := text.find(word)) is not None:
+            raise text.error(message, place)
     at = text.find("WINDOW")
     if at is None:
         return
+    found.groups = False
     kind = text.word(at + 1)
     if kind not in ("TUMBLING", "HOPPING", "SESSION") or text.word(at + 2) != "(":
         raise text.error("expected WINDOW TUMBLING (…), HOPPING (…) or SESSION (…)", at)
@@ -155,7 +189,9 @@ def _ksqldb(text: StatementText, found: Found, time: str | None) -> None:
     if kind == "HOPPING":
         window = DialectWindow("hop", time, size, spans["ADVANCE"])
     else:
-        window = DialectWindow("session" if kind == "SESSION" else "tumble", time, size)
+        window = DialectWindow(
+            "session" if kind == "SESSION" else "tumble", time, size, ends_with_event=kind == "SESSION"
+        )
     _set(text, found, window, at)
     text.blank(at, text.closing(at + 2))
 
@@ -171,9 +207,11 @@ def _azure(text: StatementText, found: Found, time: str | None) -> None:
     if at is not None:
         column, behind = text.name(at + 2)
         text.blank(at, behind - 1)
-    if (at := text.find("SYSTEM", ".", "TIMESTAMP")) is not None:
-        closing = at + 4 if text.word(at + 3) == "(" else at + 2
-        text.put(at, closing, "window_end")
+        if text.word(behind) == "OVER":
+            raise text.error("TIMESTAMP BY … OVER is not translated; leave out OVER", behind)
+    for wanted, message in _OF_AZURE.items():
+        if (place := text.find(*wanted, start=0 if at is None else at + 1)) is not None:
+            raise text.error(message, place)
     kinds = {"TUMBLINGWINDOW": "tumble", "HOPPINGWINDOW": "hop", "SESSIONWINDOW": "session"}
     for at in range(len(text.tokens)):
         word = text.word(at)
@@ -186,22 +224,32 @@ def _azure(text: StatementText, found: Found, time: str | None) -> None:
         if column is None:
             raise text.error("expected TIMESTAMP BY column, or the column with --time", at)
         spans = _azure_spans(text, at, 2 if word == "HOPPINGWINDOW" else 1)
-        kind = kinds[word]
-        window = DialectWindow(kind, column, *spans) if kind == "hop" else DialectWindow(kind, column, spans[0])  # type: ignore[arg-type]
+        slide_us = spans[1] if kinds[word] == "hop" else 0
+        window = DialectWindow(kinds[word], column, spans[0], slide_us, end_inclusive=kinds[word] != "session")  # type: ignore[arg-type]
         _set(text, found, window, at)
-        comma = at - 1 if text.word(at - 1) == "," else at
-        closing = text.closing(at + 1)
-        if comma == at:  # it stands alone or first: `GROUP BY TumblingWindow(…)[, …]`
-            text.blank(at, closing + 1 if text.word(closing + 1) == "," else closing)
-            if text.word(closing + 1) != ",":
-                text.blank(at - 2, at - 1)
-        else:
-            text.blank(comma, closing)
+        text.put(at, text.closing(at + 1), "window_end")
+    while (at := text.find("SYSTEM", ".", "TIMESTAMP")) is not None:
+        closing = at + 4 if text.word(at + 3) == "(" else at + 2
+        if found.window is None and column is None:
+            raise text.error("expected TIMESTAMP BY column, or the column with --time", at)
+        text.put(at, closing, "window_end")
+        del text.tokens[at]
+        found.event_time = None if found.window is not None else column
+
+
+_OF_AZURE: Final[Mapping[tuple[str, ...], str]] = {
+    (
+        "TIMESTAMP",
+        "BY",
+    ): "a join of two streams is not translated; write a pipeline with both and a condition on their times",
+    ("PARTITION BY",): "PARTITION BY is not translated; leave it out",
+}
 
 
 def _azure_spans(text: StatementText, at: int, count: int) -> list[int]:
     arguments = text.arguments(at + 1)
-    unit = UNITS_US.get(text.word(arguments[0][0]).lower().removesuffix("s"))
+    word = text.word(arguments[0][0]).lower()
+    unit = UNITS_US.get(ABBREVIATED_UNITS.get(word, word.removesuffix("s")))
     numbers = [text.word(first) for first, _ in arguments[1:]]
     if unit is None or len(numbers) != count or not all(each.isdigit() and int(each) > 0 for each in numbers):
         extra = "; a session's longest duration is not supported" if text.word(at) == "SESSIONWINDOW" else ""

@@ -63,6 +63,7 @@ _KINDS: Final = tuple(FUNCTIONS.values())
 
 
 _PARTS: Final[dict[type[exp.Expr], str]] = {
+    exp.HistoricalData: "AT and BEFORE a time are not translated; leave them out: a query reads the stream as it is now",
     exp.Lateral: "LATERAL is not translated; write a JOIN",
     exp.MatchRecognize: "MATCH_RECOGNIZE is not translated; write a pipeline with a session window",
     exp.Pivot: "PIVOT is not translated; write count(CASE …) for each column",

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
 from anabranch.errors.optional import optional
+from anabranch.query.dialects.readers import READ_AS
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow
 
 with optional("a translation of SQL", "spark"):
     from sqlglot import Dialect, Token, TokenType
     from sqlglot.errors import TokenError
-
-READ_AS: Final = {
-    "flink": "spark",
-    "ksqldb": "spark",
-    "azure": "tsql",
-    "risingwave": "risingwave",
-    "materialize": "materialize",
-    "snowflake": "snowflake",
-    "bigquery": "bigquery",
-    "trino": "trino",
-}
-"""Maps each dialect to the sqlglot dialect that tokenizes it."""
 
 
 @dataclass(slots=True)
@@ -34,6 +22,12 @@ class Found:
 
     target: str | None = None
     window: DialectWindow | None = None
+    event_time: str | None = None
+    """The column that a `window_end` without a window stands for."""
+    groups: bool = True
+    """Whether GROUP BY names the window's bounds, as it does but in ksqlDB."""
+    partition: list[str] | None = None
+    """The columns of which each value has its own sessions, if the window says so."""
 
 
 class StatementText:

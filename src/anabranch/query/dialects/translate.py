@@ -16,7 +16,9 @@ from anabranch.errors import InvalidArgument, InvalidName, InvalidSql
 from anabranch.model.names import StreamName
 from anabranch.query.dialects.dialect_clauses import SESSION_CALL, declaration, take_out
 from anabranch.query.dialects.functions import unsupported
-from anabranch.query.dialects.text import READ_AS, Found, StatementText
+from anabranch.query.dialects.readers import READ_AS
+from anabranch.query.dialects.same_result import different, rewrite
+from anabranch.query.dialects.text import Found, StatementText
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow, span
 
 Form = Literal["query", "pipeline"]
@@ -71,6 +73,7 @@ class _Translation:
         self, text: StatementText, dialect: str, form: Form | None, options: DialectOptions, delays: dict[str, int]
     ) -> None:
         self._text = text
+        self._dialect = dialect
         self._options = options
         self._delays = delays
         self._found: Found = take_out(text, dialect, options.time)
@@ -83,6 +86,8 @@ class _Translation:
         pipeline = self._form == "pipeline"
         if (found := unsupported(self._tree, pipeline=pipeline)) is not None:
             raise self._error(found[1], found[0])
+        if (found := different(self._tree, self._dialect, pipeline=pipeline)) is not None:
+            raise self._error(found[1], found[0])
         if not pipeline and self._found.target is not None:
             raise self._text.error("a query can't write to a stream; translate it into a pipeline", 0)
         if pipeline and self._found.target is None:
@@ -91,6 +96,7 @@ class _Translation:
             )
         streams = self._tables(pipeline=pipeline)
         time = self._windows(pipeline=pipeline)
+        rewrite(self._tree, self._dialect, pipeline=pipeline)
         query = self._generated("spark" if pipeline else "duckdb")
         if not pipeline:
             return query
@@ -149,12 +155,15 @@ class _Translation:
         """Write the window in the form's own way. Returns the result's column that has its end, or its start."""
         window = self._found.window
         if window is None:
+            if self._found.event_time is not None:
+                self._write_event_time(self._found.event_time)
             return None
         select = self._tree.find(exp.Select)
         if select is None or not isinstance(self._tree, exp.Select):
             raise self._text.error("a window is supported in a plain SELECT only", 0)
         if not pipeline and window.kind != "tumble":
             raise self._text.error(f"a query has no {window.kind} windows; use TUMBLE, or a pipeline", 0)
+        self._check_grouped(select)
         time = None
         for wanted, bounds in (("start", _START), ("end", _END)):
             for number, item in enumerate(select.expressions):
@@ -169,6 +178,31 @@ class _Translation:
         over = _raw(window.spark) if pipeline else _bound(window, "start", pipeline=False)
         select.set("group", exp.Group(expressions=[over, *kept]))
         return time
+
+    def _write_event_time(self, name: str) -> None:
+        for column in list(self._tree.find_all(exp.Column)):
+            if column.name.lower() in _END:
+                column.replace(exp.to_column(name))
+
+    def _check_grouped(self, select: exp.Select) -> None:
+        """The window's bounds are in GROUP BY, and nowhere but in this SELECT: only then each window is a group."""
+        group = select.args.get("group")
+        keys = [each.name.lower() for each in group.expressions] if group is not None else []
+        bounds = _START | _END | {"window_time"}
+        for column in self._tree.find_all(exp.Column):
+            if column.name.lower() in bounds and column.parent_select is not select:
+                raise self._error(
+                    "a window is supported in the outermost SELECT only; write a statement for each", column
+                )
+            if column.name.lower() == "window_time" and column.find_ancestor(exp.Group) is None:
+                raise self._error("window_time is not translated; use window_end", column)
+        if self._found.groups and bounds.isdisjoint(keys):
+            raise self._text.error("a window must be in GROUP BY: write GROUP BY window_start, window_end, …", 0)
+        if self._found.partition is not None and {*keys} - bounds != {*self._found.partition}:
+            raise self._text.error(
+                "sessions are of the columns in GROUP BY here: write PARTITION BY with the same ones behind the table",
+                0,
+            )
 
     # Names
 
@@ -229,8 +263,10 @@ def _length(node: exp.Expr) -> int | None:
 
 def _bound(window: DialectWindow, which: str, *, pipeline: bool) -> exp.Expr:
     if pipeline:
-        return _raw(f"{'session_window' if window.kind == 'session' else 'window'}.{which}")
+        return _raw(window.spark_bound(which))
     column = ".".join('"' + part.replace('"', '""') + '"' for part in window.column.split("."))
+    if window.end_inclusive:
+        column = f"{column} - INTERVAL 1 MICROSECOND"
     bucket = f"time_bucket(INTERVAL '{span(window.size_us)}', {column}, {_EPOCH})"
     return _raw(bucket if which == "start" else f"{bucket} + INTERVAL '{span(window.size_us)}'")
 

@@ -15,6 +15,19 @@ UNITS_US: Final = {
     "day": 86_400_000_000,
     "week": 7 * 86_400_000_000,
 }
+ABBREVIATED_UNITS: Final = {
+    "mcs": "microsecond",
+    "us": "microsecond",
+    "ms": "millisecond",
+    "s": "second",
+    "ss": "second",
+    "n": "minute",
+    "mi": "minute",
+    "hh": "hour",
+    "d": "day",
+    "dd": "day",
+}
+"""Units as Azure Stream Analytics abbreviates them."""
 _SHOWN: Final = ("week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 
 
@@ -26,14 +39,26 @@ class DialectWindow:
     column: str
     size_us: int
     slide_us: int = 0
+    end_inclusive: bool = False
+    """An event at the window's end is in it, and one at its start isn't. Not of sessions."""
+    ends_with_event: bool = False
+    """The end of a session is the time of its last event, without the gap."""
 
     @property
     def spark(self) -> str:
         """The call that groups by it in a pipeline."""
         if self.kind == "session":
             return f"session_window({self.column}, '{span(self.size_us)}')"
-        slide = f", '{span(self.slide_us)}'" if self.kind == "hop" else ""
-        return f"window({self.column}, '{span(self.size_us)}'{slide})"
+        slide = f", '{span(self.slide_us or self.size_us)}'" if self.kind == "hop" or self.end_inclusive else ""
+        start = ", '1 microsecond'" if self.end_inclusive else ""
+        return f"window({self.column}, '{span(self.size_us)}'{slide}{start})"
+
+    def spark_bound(self, which: str) -> str:
+        """The `start` or the `end` of the window in a pipeline."""
+        if self.kind == "session":
+            gap = f" - INTERVAL '{span(self.size_us)}'" if self.ends_with_event and which == "end" else ""
+            return f"session_window.{which}{gap}"
+        return f"window.{which}{' - INTERVAL 1 MICROSECOND' if self.end_inclusive else ''}"
 
 
 def span(us: int) -> str:

@@ -1,0 +1,164 @@
+"""What the systems write alike and compute differently: casts to integers, division, parts of times, texts.
+
+A part that can be written so that its result stays the same is rewritten, any other is refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+_CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
+"""A cast to an integer cuts off the fraction. It rounds in the others, as in DuckDB; it cuts off in Spark."""
+_TO_EVEN: Final = frozenset({"risingwave", "materialize"})
+"""Of those that round: those that round a half to the even number, as DuckDB does. The others round it away from zero."""
+_DIVIDES_INTEGERS: Final = frozenset({"flink", "ksqldb", "azure", "trino", "risingwave", "materialize"})
+_FRACTIONAL_SECONDS: Final = frozenset({"risingwave", "materialize"})
+_BEFORE_THE_TEXT: Final = frozenset({"azure", "risingwave", "materialize"})
+"""A substring from a negative place begins before the text; in the others it counts from the end."""
+
+_PARTS_OF_TIMES: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute", "doy", "dayofyear"})
+_TRUNCATED_TO: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second"})
+_WHOLE: Final = (
+    exp.Count,
+    exp.CountIf,
+    exp.ApproxDistinct,
+    exp.Length,
+    exp.Extract,
+    exp.Sign,
+    exp.Boolean,
+    exp.Predicate,
+)
+_FRACTIONAL: Final = (exp.Avg, exp.Sqrt, exp.Exp, exp.Ln, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance)
+_FRACTIONAL_TYPES: Final = frozenset({exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL})
+
+
+def different(tree: exp.Expr, dialect: str, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
+    """The first part that would have another result, and what to write instead; None if there is none."""
+    for node in tree.walk():
+        if (message := _message(node, dialect, pipeline=pipeline)) is not None:
+            return node, message
+    return None
+
+
+def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
+    match node:
+        case exp.Div() if dialect in _DIVIDES_INTEGERS and not any(map(_is_fractional, (node.this, node.expression))):
+            return "a division of two integers has no fraction there, but has one here; write a / 2.0, or a / CAST(b AS DOUBLE)"
+        case exp.Extract():
+            return _extract_message(node, dialect, pipeline=pipeline)
+        case exp.TimestampTrunc():
+            unit = node.unit.name.lower() if node.unit is not None else ""
+            if node.args.get("zone") is not None:
+                return "truncating in a time zone is not translated; leave it out: times are in UTC"
+            if unit not in _TRUNCATED_TO or (unit == "week" and dialect == "azure"):
+                return f"truncating to {unit} is not translated; use one of {', '.join(sorted(_TRUNCATED_TO))}"
+        case exp.Ceil() if node.args.get("to") is not None:
+            return "CEIL to a unit is not translated; use FLOOR(… TO …)"
+        case exp.Like() if dialect == "azure" and (not node.expression.is_string or "[" in node.expression.name):
+            return "LIKE with [ ] or without a constant pattern is not translated; use % and _"
+        case exp.Substring() if (start := _number(node.args.get("start"))) is not None and (
+            start == 0 or (start < 0 and dialect in _BEFORE_THE_TEXT)
+        ):
+            return "a substring from a place before the first is not translated; begin at 1 or later"
+    return None
+
+
+def _extract_message(node: exp.Extract, dialect: str, *, pipeline: bool) -> str | None:
+    part = node.name.lower()
+    if part in _PARTS_OF_TIMES or (part == "second" and pipeline == (dialect in _FRACTIONAL_SECONDS)):
+        return None
+    return (
+        f"{part} of a time is not the same in all systems, and is not translated; use one of "
+        f"{', '.join(sorted(_PARTS_OF_TIMES))}"
+    )
+
+
+def _number(node: exp.Expr | None) -> int | None:
+    negative = isinstance(node, exp.Neg)
+    node = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
+        return None
+    return -int(node.name) if negative else int(node.name)
+
+
+def _is_fractional(node: exp.Expr) -> bool:
+    """Whether it surely is no integer."""
+    match node:
+        case exp.Paren() | exp.Neg() | exp.Abs():
+            return _is_fractional(node.this)
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
+            return _is_fractional(node.this) or _is_fractional(node.expression)
+        case exp.Literal():
+            return not node.is_string and not node.name.isdigit()
+        case exp.Cast():
+            return node.to.this in _FRACTIONAL_TYPES
+        case exp.Coalesce() | exp.Sum() | exp.Min() | exp.Max() | exp.Round() | exp.Floor() | exp.Ceil():
+            return _is_fractional(node.this)
+    return isinstance(node, _FRACTIONAL)
+
+
+def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
+    """Write casts and truncations so that they have the dialect's result."""
+    for node in reversed(list(tree.find_all(exp.Cast))):  # the inner ones first
+        if dialect == "azure":
+            _azure_type(node.to)
+        if node.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(node.this):
+            _round_as(node, dialect, pipeline=pipeline)
+    for floor in list(tree.find_all(exp.Floor)):
+        if (unit := floor.args.get("to")) is not None:
+            floor.replace(exp.TimestampTrunc(this=floor.this, unit=exp.Var(this=unit.name.upper())))
+
+
+def _azure_type(to: exp.DataType) -> None:
+    if to.this is exp.DType.FLOAT:
+        to.set("this", exp.DType.DOUBLE)  # of 64 bits there
+    elif to.this is exp.DType.BIT:
+        to.set("this", exp.DType.BOOLEAN)
+    elif to.this in exp.DataType.TEXT_TYPES:
+        to.set("expressions", [])
+
+
+def _is_whole(node: exp.Expr) -> bool:
+    """Whether it surely has no fraction."""
+    match node:
+        case exp.Paren() | exp.Neg():
+            return _is_whole(node.this)
+        case exp.Floor() | exp.Ceil():
+            return True
+        case exp.Round():
+            return node.args.get("decimals") is None
+        case exp.Literal():
+            return node.is_string or node.name.isdigit()
+        case exp.Cast():
+            return node.to.this in exp.DataType.INTEGER_TYPES or node.to.this in exp.DataType.TEXT_TYPES
+    return isinstance(node, _WHOLE)
+
+
+def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
+    """A cast of a number with a fraction, for which the dialect's rule and that of DuckDB or Spark differ. What the type is
+    is known when the query runs only."""
+    value = cast.this.sql(dialect="spark" if pipeline else "duckdb")
+    kept = cast.copy()
+    kept.set("this", exp.Var(this=value))
+    if not pipeline and dialect in _CUTS_OFF:
+        cases = [
+            ("IN ('FLOAT', 'DOUBLE')", f"trunc(TRY_CAST({value} AS DOUBLE))"),
+            ("LIKE 'DECIMAL%'", f"split_part(CAST({value} AS VARCHAR), '.', 1)"),
+        ]
+    elif not pipeline and dialect not in _TO_EVEN:
+        cases = [("IN ('FLOAT', 'DOUBLE')", f"round(TRY_CAST({value} AS DOUBLE))")]
+    elif pipeline and dialect not in _CUTS_OFF:
+        function = "bround" if dialect in _TO_EVEN else "round"
+        cases = [
+            ("IN ('float', 'double')", f"{function}(TRY_CAST({value} AS DOUBLE))"),
+            ("LIKE 'decimal%'", f"round(TRY_CAST({value} AS DECIMAL(38, 18)))"),
+        ]
+    else:
+        return
+    found = exp.Case(default=kept)
+    for types, rounded in cases:
+        whole = kept.copy()
+        whole.set("this", exp.Var(this=rounded))
+        found = found.when(exp.Var(this=f"typeof({value}) {types}"), whole, copy=False)
+    cast.replace(found)
