@@ -193,3 +193,13 @@ _.parallel_compilation
 _.readable
 _.wasm_stack_switching
 _.wasm_threads
+
+# What sqlglot asks of a dialect.
+_.IDENTIFIERS
+_.Parser
+_.QUOTES
+_.SAFE_DIVISION
+_.STRICT_CAST
+_.STRING_ESCAPES
+_.Tokenizer
+_.TYPED_DIVISION

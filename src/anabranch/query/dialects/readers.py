@@ -12,30 +12,40 @@ with optional("a translation of SQL", "spark"):
     from sqlglot.parsers.spark import SparkParser
 
 
-class FlinkReader(Spark):
+class FlinkTokenizer(Spark.Tokenizer):
     """A quote in a text is written twice, and a backslash is a backslash."""
+
+    QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
+    STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+
+
+class KsqldbTokenizer(FlinkTokenizer):
+    """Names may have double quotes."""
+
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`", '"']
+
+
+class FlinkParser(SparkParser):
+    """A cast that fails is an error."""
+
+    STRICT_CAST = True
+
+
+class FlinkReader(Spark):
+    """Flink's SQL."""
 
     SAFE_DIVISION = False
     TYPED_DIVISION = True
-
-    class Tokenizer(Spark.Tokenizer):
-        QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
-        STRING_ESCAPES: ClassVar[list[str]] = ["'"]
-
-    class Parser(SparkParser):
-        STRICT_CAST = True
+    Tokenizer = FlinkTokenizer
+    Parser = FlinkParser
 
 
 class KsqldbReader(Spark):
-    """As Flink's, but that names may have double quotes, and a cast that fails is null."""
+    """ksqlDB's SQL. A cast that fails is null."""
 
     SAFE_DIVISION = False
     TYPED_DIVISION = True
-
-    class Tokenizer(Spark.Tokenizer):
-        QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
-        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`", '"']
-        STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+    Tokenizer = KsqldbTokenizer
 
 
 READ_AS: Final[dict[str, str | type[Dialect]]] = {
