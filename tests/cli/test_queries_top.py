@@ -116,7 +116,8 @@ def test_the_metrics_of_a_query_are_those_of_its_last_report(store: ab.Store) ->
     assert found["anabranch_query_state", "means", "running"] == found["anabranch_query_state", "new", "waiting"] == 1
 
 
-def test_on_a_terminal_the_table_is_live_until_ctrl_c(store: ab.Store) -> None:
+@pytest.mark.parametrize("columns", [80, 200])
+def test_on_a_terminal_the_table_is_live_until_ctrl_c(store: ab.Store, columns: int) -> None:
     terminal, theirs = pty.openpty()
     command = [
         sys.executable,
@@ -129,13 +130,16 @@ def test_on_a_terminal_the_table_is_live_until_ctrl_c(store: ab.Store) -> None:
         "--store",
         store.url,
     ]
-    environment = {**os.environ, "COLUMNS": "200", "TERM": "xterm"}
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
         shown = b""
-        while shown.count(b"out/means") < 3:  # it is drawn again and again
+        while shown.count(b"1,234") < 3:  # it is drawn again and again
             assert select.select([terminal], [], [], 60)[0], shown
             shown += os.read(terminal, 65536)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     os.close(terminal)
+    assert all(text in shown for text in (b"means", b"running", b"4,321", b"2.5 s", b"QUERY", b"ROWS/S", b"LAG"))
+    assert (b"no room for" in shown) == (columns == 80)
+    assert "…".encode() not in shown, "no text is cut off"

@@ -35,6 +35,23 @@ HEADER: Final = (
     "TOOK",
 )
 OPERATORS_HEADER: Final = ("QUERY", "RESULT", "OPERATOR", "ROWS", "SIZE", "UPDATED", "COMMIT", "DROPPED")
+_LEFT_OUT: Final = (
+    "STANDBY",
+    "BATCH",
+    "STATE ROWS",
+    "SHED",
+    "LATE",
+    "TOOK",
+    "STATE SIZE",
+    "RESULT",
+    "WATERMARK",
+    "BEHIND",
+) + (
+    "UPDATED",
+    "COMMIT",
+)
+"""Columns that a narrow terminal has no room for, in this order."""
+_GAP: Final = 2  # between two columns
 
 
 def rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
@@ -87,21 +104,37 @@ def watch(
     with optional("the live table", "cli"):
         from rich.console import Console
         from rich.live import Live
-    with Live(console=Console(file=sys.stdout), auto_refresh=False, screen=True) as live:
-        live.update(_table(*look()), refresh=True)
+    console = Console(file=sys.stdout)
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+        live.update(_table(*look(), console.width), refresh=True)
         while not stopped(interval_s):
-            live.update(_table(*look()), refresh=True)
+            live.update(_table(*look(), console.width), refresh=True)
 
 
-def _table(header: Sequence[str], found: Sequence[tuple[Any, ...]]) -> RenderableType:
+def _fitting(header: Sequence[str], texts: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Which columns a terminal of this width has room for, of those with these texts."""
+    widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
+    chosen = list(range(len(header)))
+    for name in _LEFT_OUT:
+        if sum(widths[index] for index in chosen) + _GAP * (len(chosen) - 1) <= width:
+            break
+        chosen = [index for index in chosen if header[index] != name]
+    return chosen
+
+
+def _table(header: Sequence[str], found: Sequence[tuple[Any, ...]], width: int) -> RenderableType:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    right = [bool(found) and all(isinstance(row[i], int) for row in found) for i in range(len(header))]
-    for name, numbers in zip(header, right, strict=True):
-        table.add_column(name, justify="right" if numbers else "left", no_wrap=True)
-    for row in found:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else escape(terminal_text(str(cell))) for cell in row))
+    texts = [[f"{cell:,}" if isinstance(cell, int) else terminal_text(str(cell)) for cell in row] for row in found]
+    chosen = _fitting(header, texts, width)
+    hidden = [name for index, name in enumerate(header) if index not in chosen]
+    caption = f"no room for {', '.join(hidden)}" if hidden else None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    for index in chosen:
+        numbers = bool(found) and all(isinstance(row[index], int) for row in found)
+        table.add_column(header[index], justify="right" if numbers else "left", no_wrap=True)
+    for row in texts:
+        table.add_row(*(escape(row[index]) for index in chosen))
     return table
