@@ -313,6 +313,7 @@ DEPLOYMENT_STOP_S: Final = (
     120.0  # for a run that has not started, or is not to finish its micro-batch; then its driver is ended
 )
 DEPLOYMENT_TASKS_S: Final = 30.0  # for tasks that go on after their query has ended; then their driver is ended
+DEPLOYMENT_LEAVE_S: Final = 10.0  # for a driver without queries to close the store, and to leave its cluster
 DEPLOYMENT_STEADY_S: Final = 60.0  # a run that lasted this long ends the row of failures
 PIPELINE_STATEMENTS_MAX: Final = 250  # of one file
 PIPELINE_TOKENS_MAX: Final = 100_000  # of one statement, which Spark plans anew for each micro-batch

@@ -70,6 +70,11 @@ class KubernetesCluster:
         found = self.api.call("GET", f"{_OBJECTS}/pods")
         return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in found["items"]}
 
+    def config_maps(self) -> set[str]:
+        """The config maps that drivers have there; one is Kubernetes' own."""
+        found = self.api.call("GET", f"{_OBJECTS}/configmaps")
+        return {each["metadata"]["name"] for each in found["items"]} - {"kube-root-ca.crt"}
+
     def delete_pod(self, name: str) -> None:
         """As `kubectl delete pod` does."""
         self.api.call("DELETE", f"{_OBJECTS}/pods/{name}")

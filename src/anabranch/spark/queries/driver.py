@@ -350,10 +350,22 @@ def main() -> None:
         if setup["warm"]:
             warm_up(spark)
         driver = _Driver(store, spark, host, folder)
-        host.send(event="ready")
+        on_cluster = not (spark.sparkContext.master or "").startswith("local")
+        host.send(event="ready", on_cluster=on_cluster)
         while not (message := messages.get()).get("exit"):
             driver.take(message)
+        if on_cluster:
+            _leave_cluster(spark, folder)
     _end_at_once(folder)
+
+
+def _leave_cluster(spark: SparkSession, folder: str) -> None:
+    """Have the cluster remove what it keeps for this driver, such as the ended pods of its executors in Kubernetes."""
+    late = threading.Timer(limits.DEPLOYMENT_LEAVE_S, _end_at_once, (folder,))
+    late.daemon = True
+    late.start()
+    with suppress(Exception):  # the cluster can't be reached
+        spark.stop()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from anabranch import limits
 from anabranch.catalog.state.query import DEFAULT_GROUP
@@ -13,8 +12,6 @@ from anabranch.spark.queries.driver_process import DriverEvent, DriverOwner, Dri
 from anabranch.store import StoreAddresses
 
 __all__ = ["DriverPool", "pause_s"]
-
-_EXIT_S: Final = 10.0
 
 
 class DriverPool:
@@ -80,9 +77,9 @@ class DriverPool:
             self._start_spare(warm=False)
         return next((each for each in drivers if each.ready), None)
 
-    def started(self, driver: DriverProcess) -> None:
+    def started(self, driver: DriverProcess, *, on_cluster: bool) -> None:
         """A driver says that it is ready."""
-        driver.ready = True
+        driver.ready, driver.on_cluster = True, on_cluster
         self._failed_starts = 0
 
     def ended(self, driver: DriverProcess, timeout_s: float) -> str:
@@ -113,7 +110,7 @@ class DriverPool:
                     driver.owner = None
                     self._spares.append(driver)
                 else:
-                    driver.end()
+                    driver.end_idle()
         if idle_max is not None:
             self._end_surplus(busy, idle_max)
         starts = any(not each.ready for each in (*self._with_queries, *self._spares))
@@ -130,16 +127,21 @@ class DriverPool:
         self._spares.sort(key=lambda each: not each.ready)
         for driver in {*self._spares[max(self._spares_wanted, 1) :], *self._idle(busy)[idle_max:]}:
             (self._spares if driver in self._spares else self._with_queries).remove(driver)
-            driver.end()
+            driver.end_idle()
 
     def starting(self) -> list[DriverProcess]:
         """The drivers that have not started yet."""
         return [each for each in (*self._with_queries, *self._spares) if not each.ready]
 
     def end(self) -> None:
-        """End all drivers: drivers with queries once they have closed the store, the others at once."""
-        for driver in (*self._with_queries, *self._spares, *self._with_standbys):
-            driver.end(_EXIT_S if driver in self._with_queries else 0.0)
+        """End all drivers: those with queries once they have closed the store, those on a cluster once they have left it,
+        the others at once."""
+        drivers = (*self._with_queries, *self._spares, *self._with_standbys)
+        in_order = [each for each in drivers if each in self._with_queries or each.on_cluster]
+        for driver in in_order:
+            driver.send(exit=True)
+        for driver in drivers:
+            driver.end(limits.DEPLOYMENT_LEAVE_S if driver in in_order else 0.0)
 
     def _start_spare(self, *, warm: bool) -> None:
         if time.monotonic() >= self._next_spare_s and all(each.ready for each in self._spares):

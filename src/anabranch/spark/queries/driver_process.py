@@ -70,6 +70,7 @@ class DriverProcess:
             )
         self.pid = self._process.pid
         self.ready = False
+        self.on_cluster = False  # it has executors elsewhere, which it ends in order
         self.owner: DriverOwner | None = None  # None: it is a spare one
         self._how: str | None = None  # it ended
         self._why: str | None = None  # the message about its end
@@ -105,6 +106,14 @@ class DriverProcess:
         threading.Thread(target=shutil.rmtree, args=(self._folder, True), name=f"remove-{self.pid}").start()
         self._how = how
         return how
+
+    def end_idle(self) -> None:
+        """Have it end although it runs nothing that has to be finished: at once, or on a cluster in the background."""
+        if not self.on_cluster:
+            self.end()
+            return
+        leave_s = limits.DEPLOYMENT_LEAVE_S
+        threading.Thread(target=self.end, args=(leave_s,), name=f"end-{self.pid}", daemon=True).start()
 
     def _last_line(self) -> str:
         with suppress(OSError), open(self._folder / _LOG, errors="replace") as log:

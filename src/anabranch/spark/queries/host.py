@@ -288,7 +288,7 @@ class QueryHost:
 
     def _handle_message(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
         if message.get("event") == "ready":
-            self._pool.started(driver)
+            self._pool.started(driver, on_cluster=bool(message.get("on_cluster")))
             return
         if message.get("event") in ("following", "unfollowed"):
             self._standbys.handle_message(driver, message)

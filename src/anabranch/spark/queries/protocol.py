@@ -14,7 +14,7 @@
 
 | from the driver | |
 |---|---|
-| `{"event": "ready"}` | Spark has started |
+| `{"event": "ready", "on_cluster": bool}` | Spark has started, here or on a cluster |
 | `{"event": "started", "query": name, "epoch": n, "change": n, "version": n}` | it runs the query as of this change |
 | `{"event": "ended", "query": name, "epoch": n, "how": how, "error": text or null}` | it no longer runs it |
 | `{"event": "following", "query": name, "change": n, "ready": bool}` | whether the hot standby could take over now, each time that this changes |
