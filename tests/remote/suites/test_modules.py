@@ -59,6 +59,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "test_close_interrupted": "interrupts each step of the embedded store's close",
     "test_display": "the objects of a client have names and facts of their own",
     "test_file_modes": DAMAGE,
+    "test_imports": "looks at the imports of a process with the embedded store",
     "test_pairings": "pairs catalogs with blob stores, of which a client knows nothing",
     "test_six_places": "a simulation of the embedded store",
     "test_system_errors": "makes the system calls of the embedded store fail",

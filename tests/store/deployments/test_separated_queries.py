@@ -37,6 +37,7 @@ class Driver:
         del warm
         self.pid = next(self.numbers)
         self.ready = Driver.starts
+        self.on_cluster = False
         self.owner: DriverOwner | None = None
         self.runs: set[str] = set()
         self._events = events
@@ -66,6 +67,9 @@ class Driver:
         del timeout_s
         self.runs.clear()
         return "with code 52"
+
+    def end_idle(self) -> None:
+        self.end()
 
 
 def running(*names: str) -> list[Driver]:

@@ -21,6 +21,7 @@ class Driver:
     def __init__(self, *_: object, warm: bool) -> None:
         self.warm = warm
         self.ready = True
+        self.on_cluster = False
         self.owner: DriverOwner | None = None
         self.ended = False
 
@@ -28,6 +29,9 @@ class Driver:
         del timeout_s
         self.ended = True
         return "by signal 9"
+
+    def end_idle(self) -> None:
+        self.end()
 
 
 @pytest.fixture
