@@ -23,6 +23,11 @@ SECOND = 1_000_000
             ON b.at BETWEEN a.at - INTERVAL '1 minute' AND a.at + interval 2 minutes 3 seconds""",
             183 * SECOND + 1_000,
         ),
+        (
+            """SELECT * FROM STREAM iot.a JOIN STREAM iot.b
+            ON b.at BETWEEN a.at + INTERVAL '-5 seconds' AND a.at + INTERVAL 3 seconds""",
+            8 * SECOND + 1_000,
+        ),
         ("SELECT * FROM STREAM iot.a JOIN STREAM iot.b ON b.at < a.at + INTERVAL '2' MINUTE", 120 * SECOND + 1_000),
         ("SELECT * FROM STREAM iot.a JOIN STREAM iot.b ON b.at < a.at + INTERVAL 1 YEAR", 1_000),  # Spark refuses it
     ],

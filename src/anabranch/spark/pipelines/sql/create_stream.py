@@ -10,6 +10,7 @@ from anabranch.model.columns import APPENDED
 from anabranch.spark.pipelines.cursor import Cursor
 from anabranch.spark.pipelines.estimated import Replacement, estimates
 from anabranch.spark.pipelines.functions.declared import DeclaredFunction
+from anabranch.spark.pipelines.sql.full_joins import keys_not_null
 from anabranch.spark.pipelines.sql.options import with_options
 from anabranch.spark.pipelines.sql.outputs import OutputClauses, outputs
 from anabranch.spark.pipelines.sql.relations import Relations, relations
@@ -49,6 +50,7 @@ def created_stream(cursor: Cursor, number: int, functions: Mapping[str, Declared
     estimated = () if options.shed is None else estimates(cursor.text, cursor.tokens, begin)
     if estimated and len(reads.found) != 1:
         cursor.fail("a statement with shed reads one stream: join its results in a second statement", at=begin)
+    not_null = keys_not_null(cursor, begin) if sum(each.is_stream for each in reads.found) > 1 else []
     query = (cursor.text, cursor.tokens, begin, reads.found, cursor.values)
     windowed = drift_query(*query) or windowed_query(*query, windows)
     handler = _handler(cursor, options, functions)
@@ -57,7 +59,7 @@ def created_stream(cursor: Cursor, number: int, functions: Mapping[str, Declared
     return Statement(
         target=target,
         options=options,
-        query=_with_views(cursor, begin, reads.found, estimated),
+        query=_with_views(cursor, begin, reads.found, [*estimated, *not_null]),
         sources=reads.sources,
         tables=reads.tables,
         windows=windows,

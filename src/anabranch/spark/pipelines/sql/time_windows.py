@@ -61,7 +61,7 @@ def _window_us(token: Token, line: int) -> int:
 
 
 def intervals_us(cursor: Cursor, begin: int) -> int:
-    """The sum of the query's interval literals. Those without a fixed length count as 0; Spark judges them."""
+    """The sum of the lengths of the query's interval literals, whatever their signs. Those without a fixed length count as 0; Spark judges them."""
     total = 0
     for index in range(begin, len(cursor.tokens) - 1):
         token = cursor.tokens[index]
@@ -74,7 +74,7 @@ def _literal_us(words: Sequence[str]) -> int:
     """The length of the longest interval that these words begin with: `10 minutes`, `'1 hour'`, `'1' hour`; else 0."""
     for count in range(len(words), 0, -1):
         try:
-            return parse_interval_us(" ".join(words[:count]))
+            return abs(parse_interval_us(" ".join(words[:count])))
         except InvalidSql:
             continue
     return 0
