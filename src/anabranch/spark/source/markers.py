@@ -23,7 +23,7 @@ from anabranch.core.json_text import parse_json
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import APPENDED
 from anabranch.model.cut import StreamCut
-from anabranch.model.ids import Micros, StreamId
+from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamView
 from anabranch.spark.source.offsets import Marker, SourceOffset
 from anabranch.spark.source.scan import columns_to_read
@@ -265,33 +265,22 @@ def _newest_append_time(view: StreamView) -> int | None:
 
 
 def _newest_of_all(opened: Store, closing: WindowClosing) -> int | None:
-    newest = _newest_appended if closing.by_append_time else _newest
-    found = [newest(opened, start, stop) for start, stop in closing.ranges]
+    found = [_newest(opened, start, stop, by_append_time=closing.by_append_time) for start, stop in closing.ranges]
     return max((each for each in found if each is not None), default=None)
 
 
-def _newest_appended(opened: Store, start: StreamCut, stop: StreamCut | None) -> int | None:
-    """The newest append time between two cuts, which ascend in each segment. For truncated events, see `_newest`."""
+def _newest(opened: Store, start: StreamCut, stop: StreamCut | None, *, by_append_time: bool) -> int | None:
+    """The newest event time, or append time, between two cuts. If events of the range were truncated, those of the whole
+    stream count, since the query may have read the truncated ones."""
     with opened.catalog.reading() as reading:
         view = load(reading, start.stream)
     ends = cuts.tail_cut(view) if stop is None else stop
     if cuts.below_head(view, start.as_dict()) or cuts.below_head(view, ends.as_dict()):
-        return _newest_append_time(view)
-    logs = opened.internals.logs
-    found = (append_time(logs, view, segment, high - 1) for segment, _, high in cuts.ranges(view, start, ends))
-    return max(found, default=None)
-
-
-def _newest(opened: Store, start: StreamCut, stop: StreamCut | None) -> Micros | None:
-    """The newest event time between two cuts. If events of the range were truncated, those of the whole stream count,
-    since the query may have read the truncated ones."""
-    with opened.catalog.reading() as reading:
-        view = load(reading, start.stream)
-    ends = cuts.tail_cut(view) if stop is None else stop
-    if cuts.below_head(view, start.as_dict()) or cuts.below_head(view, ends.as_dict()):
-        return newest_event_time(view)
-    logs = opened.internals.logs
-    found = [newest_event(logs, view, segment, low, high) for segment, low, high in cuts.ranges(view, start, ends)]
+        return _newest_append_time(view) if by_append_time else newest_event_time(view)
+    logs, ranges = opened.internals.logs, cuts.ranges(view, start, ends)
+    if by_append_time:  # these ascend in each segment
+        return max((append_time(logs, view, segment, high - 1) for segment, _, high in ranges), default=None)
+    found = [newest_event(logs, view, segment, low, high) for segment, low, high in ranges]
     return max((each for each in found if each is not None), default=None)
 
 
