@@ -42,7 +42,7 @@ READS = frozenset(
         "diff",
         "lineage",
         "archive verify",
-        "translate",
+        "query translate",
         "archive show",
         "digest",
         "job list",

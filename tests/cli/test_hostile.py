@@ -116,7 +116,7 @@ READERS: Final[Mapping[str, Sequence[str]]] = {
     "replay": ("queries", "upgrade", "good", "F", "--replay", "head", "--no-wait"),
     "pipeline": ("pipeline", "run", "F", "--once"),
     "pipeline of a dialect": ("pipeline", "run", "F", "--once", "--dialect", "trino"),
-    "translate": ("translate", "F", "--dialect", "flink"),
+    "translate": ("query", "translate", "--file", "F", "--from", "flink"),
     "query": ("query", "--file", "F"),
     "query of a dialect": ("query", "--file", "F", "--dialect", "trino"),
 }
@@ -241,10 +241,12 @@ OPTIONS: Final[Sequence[Sequence[str]]] = [
     ("query", "COPY (SELECT 1) TO 'new.csv'"),
     ("query", "SELECT '\x1b[2J' +"),
     ("query", "SELECT 1", "--output", "/none/of/this.csv"),
-    ("translate", "good.sql"),
-    ("translate", "good.sql", "--dialect", "x" * 50_000),
-    ("translate", "good.sql", "--dialect", "trino", "--to", "x" * 50_000),
-    ("translate", "good.sql", "--dialect", "trino", "--scope", "../x"),
+    ("query", "translate", "--from", "trino"),
+    ("query", "translate", "SELECT 1", "--file", "good.sql", "--from", "trino"),
+    ("query", "translate", "--file", "good.sql"),
+    ("query", "translate", "--file", "good.sql", "--from", "x" * 50_000),
+    ("query", "translate", "--file", "good.sql", "--from", "trino", "--to", "x" * 50_000),
+    ("query", "translate", "--file", "good.sql", "--from", "trino", "--scope", "../x"),
     ("pipeline", "run", "good.sql", "--events-max", "0"),
     ("pipeline", "run", "good.sql", "--seconds", "-1"),
     ("pipeline", "run", "good.sql", "--name", "../x"),
@@ -274,7 +276,7 @@ def test_absurd_options_are_refused(deployed: Line, arguments: Sequence[str]) ->
 )
 def test_hostile_input_on_stdin_is_refused(deployed: Line, stdin: bytes) -> None:
     refused(deployed, "query", "-", stdin=stdin)
-    refused(deployed, "translate", "-", "--dialect", "trino", stdin=stdin)
+    refused(deployed, "query", "translate", "-", "--from", "trino", stdin=stdin)
     refused(deployed, "queries", "deploy", "q", "-", stdin=stdin)
 
 
@@ -310,7 +312,7 @@ PROCESSES: Final[Mapping[str, Sequence[str | bytes]]] = {
     "a wheel without end": (*D, "--wheel", "endless-1.0-py3-none-any.whl"),
     "deep SQL": ("query", "--file", "deep.sql"),
     "deep SQL with files": ("query", "--allow-files", "--file", "deeper.sql"),
-    "deep SQL of a dialect": ("translate", "--dialect", "trino", "deep.sql"),
+    "deep SQL of a dialect": ("query", "translate", "--from", "trino", "--file", "deep.sql"),
     "deep statements": ("queries", "deploy", "q", "deep.sql"),
 }
 

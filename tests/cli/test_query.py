@@ -37,11 +37,25 @@ def test_a_query_may_be_the_first_to_ask_for_notifications(sensors: Line) -> Non
 def test_a_query_may_be_in_the_sql_of_another_system(sensors: Line) -> None:
     sql = "SELECT device, COUNTIF(celsius > 2) AS n FROM `iot.sensors` GROUP BY 1 ORDER BY 1"
     assert sensors("query", sql, "--dialect", "bigquery").rows == [{"device": "a", "n": 1}, {"device": "b", "n": 1}]
-    shown = sensors("translate", "-", "--dialect", "bigquery", stdin=sql).out
+    shown = sensors("query", "translate", "-", "--from", "bigquery", stdin=sql).out
     assert "COUNT_IF(celsius > 2) AS n" in shown and ask(sensors, shown) == sensors("query", shown).rows
     refused = sensors.refused("query", "SELECT\n nothing_known(device) FROM iot.sensors", "--dialect", "trino")
     assert refused.startswith("line 2: the function nothing_known is not translated") and "(character 2)" in refused
-    assert "--dialect" in sensors.refused("translate", "-", stdin=sql)
+
+
+def test_what_another_systems_sql_becomes_is_shown_by_the_word_translate_behind_query(
+    sensors: Line, tmp_path: Path
+) -> None:
+    sql = "SELECT device, AVG(celsius) AS celsius FROM sensors GROUP BY device"
+    shown = sensors("query", "translate", "--from", "flink", sql, "--scope", "iot").out
+    assert "FROM iot.sensors" in shown and "FROM STREAM" not in shown
+    (tmp_path / "job.sql").write_text(f"INSERT INTO means {sql}")
+    options = ("--scope", "iot", "--file", tmp_path / "job.sql")
+    assert "CREATE STREAM iot.means AS" in sensors("query", "translate", "--dialect", "flink", *options).out
+    assert "--from" in sensors.refused("query", "translate", sql)
+    assert "pass either the statements or --file" in sensors.refused("query", "translate", "--from", "flink")
+    # Only as the first word: elsewhere it is a part of a query.
+    assert ask(sensors, "SELECT translate('abc', 'b', 'x') AS translate") == [{"translate": "axc"}]
 
 
 def test_names_may_need_quotes(line: Line) -> None:

@@ -76,6 +76,11 @@ class _Root(TyperGroup):
         except _UsageError as exc:
             _misused(exc)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the verb that the arguments begin with: the one of two words where there is one."""
+        two = " ".join(args[:2])
+        return super().resolve_command(ctx, [two, *args[2:]] if two in VERBS else args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a verb and turn its errors into exit codes: 2 if it could not be done, 130 for Ctrl-C, 0 if the reader
         of the output closed it early."""

@@ -31,5 +31,15 @@ def read_text(path: Path, *, what: str, bytes_max: int) -> str:
         raise _unreadable(what, "stdin" if path == _STDIN else str(path), exc) from exc
 
 
+def read_sql(sql: str | None, file: Path | None, *, what: str, bytes_max: int) -> str:
+    """The SQL that is given as an argument, where `-` is stdin, or in a file. Raises InvalidArgument if it is given in
+    both ways or in neither."""
+    if (sql is None) == (file is None):
+        raise InvalidArgument(f"pass either {what} or --file")
+    if file is None and sql != "-":
+        return str(sql)
+    return read_text(file or _STDIN, what=what, bytes_max=bytes_max)
+
+
 def _unreadable(what: str, name: str, exc: OSError) -> InvalidArgument:
     return InvalidArgument(f"{what} can't be read: {name:.300}: {exc.strerror or exc}")

@@ -11,7 +11,7 @@ import typer
 
 from anabranch import limits
 from anabranch.cli.formats import Format
-from anabranch.cli.input_files import read_text
+from anabranch.cli.input_files import read_sql
 from anabranch.cli.interrupts import deferred
 from anabranch.cli.options import FormatOption, JsonOption, OutputOption, StoreOption, new_app, open_store, store_path
 from anabranch.cli.translate import DialectOption
@@ -54,6 +54,8 @@ def query(
     iot.sensors or "iot/sensors". Only the columns that the query needs are read. The table also has _segment, _offset
     and _appended if the query names one of them. A column called at must be quoted: "at". SHOW TABLES lists the streams.
 
+    With --dialect the SQL is that of another system; `anabranch query translate` prints what it becomes.
+
     Functions of WebAssembly modules are called as wasm.score(celsius); see `anabranch modules`.
 
     It reads all streams of the store, and can't change them. Nor can it use files, the network, the environment, extensions
@@ -72,12 +74,14 @@ def query(
       anabranch query 'SELECT count(*) FROM "iot/sensors"' --json
       anabranch query --file report.sql --output report.parquet
       anabranch query --dialect trino 'SELECT device, try_cast(note AS bigint) AS n FROM iot.sensors'
+      anabranch query translate --from trino 'SELECT device, try_cast(note AS bigint) AS n FROM iot.sensors'
       anabranch query --allow-files "SELECT * FROM iot.sensors JOIN 'devices.csv' USING (device)"
     """
     from anabranch.cli.render.result import choose, render
 
     kind = choose(form, as_json=as_json, output=output)
-    text = _text(sql, file, limits.SQL_FILE_BYTES_MAX if allow_files else limits.SQL_BYTES_MAX)
+    bytes_max = limits.SQL_FILE_BYTES_MAX if allow_files else limits.SQL_BYTES_MAX
+    text = read_sql(sql, file, what="the query", bytes_max=bytes_max)
     if dialect is not None:
         from anabranch.query.dialects.translate import translate
 
@@ -123,11 +127,3 @@ def _ask_broker(
                 render(result, result.schema, kind, output)
             else:  # a statement without a result
                 list(result)
-
-
-def _text(sql: str | None, file: Path | None, bytes_max: int) -> str:
-    if (sql is None) == (file is None):
-        raise InvalidArgument("pass either the query or --file")
-    if file is None and sql != "-":
-        return str(sql)
-    return read_text(file or Path("-"), what="the query", bytes_max=bytes_max)

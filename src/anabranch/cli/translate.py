@@ -1,34 +1,36 @@
-"""`anabranch translate`: SQL of other systems as SQL of queries and pipelines."""
+"""`anabranch query translate`: SQL of other systems as SQL of queries and pipelines."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from anabranch import limits
-from anabranch.cli.input_files import read_text
+from anabranch.cli.input_files import read_sql
 from anabranch.cli.options import new_app
 from anabranch.errors import InvalidArgument
 
 app = new_app()
 
-DialectOption = Annotated[
-    str | None,
-    typer.Option(
-        "--dialect",
-        metavar="NAME",
-        help="The SQL is of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino.",
-    ),
-]
+_DIALECT: Final[dict[str, Any]] = {
+    "metavar": "NAME",
+    "help": "The SQL is of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino.",
+}
+DialectOption = Annotated[str | None, typer.Option("--dialect", **_DIALECT)]
 
 
 @app.command()
 def translate(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The statements; - is stdin.")],
-    dialect: DialectOption = None,
+    sql: Annotated[
+        str | None, typer.Argument(metavar="[SQL]", help="The statements; - is stdin.", show_default=False)
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Take the statements from a file.")
+    ] = None,
+    dialect: Annotated[str | None, typer.Option("--from", "--dialect", **_DIALECT)] = None,
     to: Annotated[
         str | None,
         typer.Option(
@@ -53,15 +55,16 @@ def translate(
 
     Examples:
 
-      anabranch translate --dialect flink job.sql --scope iot > job-anabranch.sql
-      echo 'SELECT device, COUNTIF(celsius > 30) AS hot FROM iot.sensors GROUP BY 1' | anabranch translate - --dialect bigquery
+      anabranch query translate --from flink 'SELECT device, AVG(celsius) AS celsius FROM iot.sensors GROUP BY device'
+      anabranch query translate --from flink --file job.sql --scope iot > job-anabranch.sql
+      echo 'SELECT device, COUNTIF(celsius > 30) AS hot FROM iot.sensors GROUP BY 1' | anabranch query translate - --from bigquery
     """
     from anabranch.query.dialects.translate import DialectOptions
     from anabranch.query.dialects.translate import translate as translated
 
     if dialect is None:
-        raise InvalidArgument("pass the dialect of the SQL with --dialect")
+        raise InvalidArgument("pass the dialect of the SQL with --from")
     if to not in (None, "query", "pipeline"):
         raise InvalidArgument(f"expected --to query or --to pipeline, got '{to}'")
-    text = read_text(Path(file), what="the file of statements", bytes_max=limits.SQL_BYTES_MAX)
+    text = read_sql(sql, file, what="the statements", bytes_max=limits.SQL_BYTES_MAX)
     sys.stdout.write(translated(text, dialect, to, DialectOptions(scope, time)))  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ DEFAULT_STORE: Final = "./river"
 
 
 class Verb(NamedTuple):
-    """A verb or a group of verbs: `app` of the module `anabranch.cli.<module>`. `panel` is its heading in the help,
+    """A verb, of one word or two, or a group of verbs: `app` of the module `anabranch.cli.<module>`. `panel` is its heading in the help,
     `summary` the first paragraph of its own help."""
 
     module: str
@@ -207,13 +207,16 @@ VERBS: Final = {
     "write": Verb("write", "app", _EVENTS, "Append the events of a file or a pipe."),
     "read": Verb("read", "app", _EVENTS, "Print the events of a stream."),
     "query": Verb("query", "app", _EVENTS, "Query streams in SQL."),
+    # No SQL statement is the one word `translate`, so a query that is given as SQL is never taken for this verb.
+    "query translate": Verb(
+        "translate", "app", _EVENTS, "Print SQL of another system as SQL of a query or of a pipeline."
+    ),
     "modules": Verb(
         "modules",
         "app",
         _EVENTS,
         "Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.",
     ),
-    "translate": Verb("translate", "app", _EVENTS, "Print SQL of another system as SQL of a query or of a pipeline."),
     "bytes": Verb("bytes", "app", _EVENTS, "Write and read streams of bytes, as files."),
     "txn": Verb("txn", "app", _EVENTS, "List, show and abort transactions."),
     "group": Verb("group", "app", _EVENTS, "Reader groups: their lag, and which reader has which segments."),
