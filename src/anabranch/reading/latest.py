@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +14,12 @@ import pyarrow.compute as pc
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core import cuts
-from anabranch.core.constant_columns import constant
 from anabranch.errors import InvalidArgument, TooLarge, Truncated
-from anabranch.log.read import LogReader, Selection, appended_of, offsets_of
+from anabranch.log.read import LogReader, SegmentRows, Selection
 from anabranch.log.view import load
-from anabranch.model.columns import ADDED, APPENDED
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamView
 from anabranch.reading.cursor import StreamCursor
 from anabranch.reading.row_source import StreamDelivery
@@ -27,6 +27,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Lock
 
 _EARLIEST: Final = -(1 << 62)
+_ENCODED_ROWS_MIN: Final = 512  # fewer rows take less time one by one than Arrow's calls do
 
 
 class LatestEvents:
@@ -69,8 +70,60 @@ class LatestEvents:
                 del self._tables[name]
 
 
+_Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+class _HeldRows(NamedTuple):
+    """Rows of a stream with what a reader adds to each of them: as arrays, or as a number that tells it of all rows."""
+
+    batch: pa.RecordBatch
+    segments: int | _Numbers  # packed
+    offsets: int | _Numbers  # a number is the offset of the first row, which the others follow
+    appended: int | _Numbers  # µs
+
+    @classmethod
+    def read(cls, segment: SegmentId, rows: SegmentRows) -> _HeldRows:
+        """Those of one segment."""
+        offsets = rows.first if rows.offsets is None else rows.offsets.to_numpy()
+        appended = rows.appended if isinstance(rows.appended, int) else rows.appended.cast(pa.int64()).to_numpy()
+        return cls(rows.batch, segment.packed, offsets, appended)
+
+    @classmethod
+    def together(cls, parts: Sequence[_HeldRows]) -> _HeldRows:
+        """Rows of several, each with arrays."""
+        arrays = (np.concatenate(column) for column in zip(*(each[1:] for each in parts), strict=True))
+        return cls(pa.concat_batches([each.batch for each in parts]), *arrays)
+
+    def take(self, rows: _Numbers) -> _HeldRows:
+        """These rows, with arrays."""
+        segments, appended = (
+            np.full(len(rows), each) if isinstance(each, int) else each[rows] for each in (self.segments, self.appended)
+        )
+        offsets = self.offsets + rows if isinstance(self.offsets, int) else self.offsets[rows]
+        return _HeldRows(self.batch.take(pa.array(rows)), segments, offsets, appended)
+
+    def place(self, row: int) -> tuple[SegmentId, int]:
+        """The segment and offset of a row."""
+        segment = self.segments if isinstance(self.segments, int) else int(self.segments[row])
+        return SegmentId.unpack(segment), self.offsets + row if isinstance(self.offsets, int) else int(
+            self.offsets[row]
+        )
+
+    def append_time(self, row: int) -> int:
+        """In µs."""
+        return self.appended if isinstance(self.appended, int) else int(self.appended[row])
+
+    def times(self, time: str | None) -> npt.NDArray[np.void]:
+        """The append and event time of each row, in their order; those without an event time come first."""
+        found = np.zeros(self.batch.num_rows, [("appended", np.int64), ("time", np.int64)])
+        found["appended"] = self.appended
+        if time is not None:
+            found["time"] = _event_times(self.batch.column(time))
+        return found
+
+
 class _KeyTable:
-    """One stream's latest events: batches with the three added columns, and where in them the row of each key is."""
+    """One stream's latest events: rows, and where in them the last one of each key is."""
 
     def __init__(self, catalog: Catalog, logs: LogReader, stream: StreamId, by_time: bool, lock: Lock) -> None:
         self._catalog = catalog
@@ -80,7 +133,7 @@ class _KeyTable:
         self._lock = lock
         self._cursor: StreamCursor | None = None
         self._opened: StreamView | None = None
-        self._batches: list[pa.RecordBatch] = []
+        self._batches: list[_HeldRows] = []
         self._places: dict[str, tuple[int, int]] = {}  # batch and row
         self._bytes = self._bytes_live = 0  # of all batches; of what was left when they were last compacted
 
@@ -95,19 +148,12 @@ class _KeyTable:
             place = self._places.get(key)
             if place is None:
                 return None
-            batch, row = self._batches[place[0]], place[1]
-            segment, offset = batch.column("_segment")[row].as_py(), batch.column("_offset")[row].as_py()
+            rows, row = self._batches[place[0]], place[1]
+            segment, offset = rows.place(row)
             if not _still_holds(view, segment, offset):
                 return None
-            rows = pa.RecordBatch.from_arrays(batch.slice(row, 1).columns[: -len(ADDED)], schema=self._columns)
-            appended = batch.column("_appended")[row].value
-            run = EventRun(self._stream, view.info.schema, SegmentId.unpack(segment), rows, offset, appended=appended)
-            return Event(run, 0)
-
-    @property
-    def _columns(self) -> pa.Schema:
-        assert self._opened is not None
-        return self._opened.info.schema.columns
+            found, appended = rows.batch.slice(row, 1), rows.append_time(row)
+            return Event(EventRun(self._stream, view.info.schema, segment, found, offset, appended=appended), 0)
 
     def _read_on(self) -> StreamView:
         """Read the events that were appended since the last call. Returns the stream as it is now."""
@@ -143,64 +189,72 @@ class _KeyTable:
         return self._opened is not None and view.info.schema_version != self._opened.info.schema_version
 
     def _take(self, found: StreamDelivery, view: StreamView) -> None:
-        rows = found.rows
-        count = rows.batch.num_rows
-        added = [constant(found.segment.packed, count), offsets_of(rows), appended_of(rows)]
-        schema = pa.schema([*self._columns, *ADDED])
-        self._add(pa.RecordBatch.from_arrays([*rows.batch.columns, *added], schema=schema))
+        self._add(_HeldRows.read(found.segment, found.rows))
         if self._bytes > 2 * self._bytes_live + limits.LATEST_COMPACT_BYTES:
             self._compact(view)
 
-    def _add(self, batch: pa.RecordBatch) -> None:
-        assert self._opened is not None and self._opened.info.schema.key is not None
-        keys = batch.column(self._opened.info.schema.key).dictionary_encode()
+    def _add(self, rows: _HeldRows) -> None:
         number = len(self._batches)
-        named = np.flatnonzero(keys.indices.is_valid().to_numpy(zero_copy_only=False))
-        last = np.zeros(len(keys.dictionary), np.int64)
-        if self._by_time:
-            named = named[np.argsort(_times(batch, self._opened.info.schema.time)[named], kind="stable", axis=None)]
-        last[keys.indices.take(pa.array(named)).to_numpy()] = named  # of equal indices the last one counts
-        self._batches.append(batch)
-        self._bytes += batch.nbytes
-        places = ((key, (number, row)) for key, row in zip(keys.dictionary.to_pylist(), last.tolist(), strict=True))
+        self._batches.append(rows)
+        self._bytes += rows.batch.nbytes
+        places = ((key, (number, row)) for key, row in self._last_rows(rows))
         if self._by_time:
             places = ((key, self._later(self._places.get(key, place), place)) for key, place in places)
         self._places.update(places)
 
+    def _last_rows(self, rows: _HeldRows) -> Iterable[tuple[str, int]]:
+        """Each key of the rows, with the number of its last one."""
+        order = np.arange(rows.batch.num_rows)
+        if self._by_time:
+            order = np.argsort(rows.times(self._schema.time), kind="stable", axis=None)
+        assert self._schema.key is not None
+        keys = rows.batch.column(self._schema.key)
+        if len(order) < _ENCODED_ROWS_MIN:
+            plain = keys.to_pylist()
+            return {key: row for row in order.tolist() if (key := plain[row]) is not None}.items()
+        encoded = keys.dictionary_encode()
+        named = order[encoded.indices.is_valid().to_numpy(zero_copy_only=False)[order]]
+        last = np.zeros(len(encoded.dictionary), np.int64)
+        last[encoded.indices.take(pa.array(named)).to_numpy()] = named  # of equal indices the last one counts
+        return zip(encoded.dictionary.to_pylist(), last.tolist(), strict=True)
+
+    @property
+    def _schema(self) -> StreamSchema:
+        assert self._opened is not None
+        return self._opened.info.schema
+
     def _later(self, before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
         """The later one of two places, the second of which was read after the first."""
-        assert self._opened is not None
-        first, second = (
-            _times(self._batches[batch].slice(row, 1), self._opened.info.schema.time)[0]
-            for batch, row in (before, after)
-        )
-        return before if first.tolist() > second.tolist() else after
+        first, second = (self._time(*place) for place in (before, after))
+        return before if first > second else after
+
+    def _time(self, number: int, row: int) -> tuple[int, int]:
+        rows, time = self._batches[number], self._schema.time
+        event_time = _EARLIEST if time is None else int(_event_times(rows.batch.column(time).slice(row, 1))[0])
+        return rows.append_time(row), event_time
 
     def _compact(self, view: StreamView) -> None:
         """Give up the rows that are no longer the latest of a key, and those that were truncated."""
-        begins = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
-        rows = np.sort(np.fromiter((begins[batch] + row for batch, row in self._places.values()), np.int64))
-        kept = pa.Table.from_batches(self._batches).take(rows)
-        segments, offsets = (kept.column(name).to_numpy() for name in ADDED.names[:2])
-        there = [_still_holds(view, segment, offset) for segment, offset in zip(segments, offsets, strict=True)]
-        kept = kept.filter(pa.array(there, pa.bool_())).combine_chunks()
+        chosen: dict[int, list[int]] = {}
+        for number, row in self._places.values():
+            if _still_holds(view, *self._batches[number].place(row)):
+                chosen.setdefault(number, []).append(row)
+        kept = [
+            self._batches[number].take(np.sort(np.array(rows, np.int64))) for number, rows in sorted(chosen.items())
+        ]
         self._batches, self._places, self._bytes = [], {}, 0
-        for batch in kept.to_batches():
-            self._add(batch)
+        if kept:
+            self._add(_HeldRows.together(kept))
         self._bytes_live = self._bytes
         if self.size > limits.LATEST_BYTES_MAX:
             raise TooLarge(f"the table of the latest events of '{view.info.name}'", self.size, limits.LATEST_BYTES_MAX)
 
 
-def _times(batch: pa.RecordBatch, time: str | None) -> npt.NDArray[np.void]:
-    """The append and event time of each row, in their order; those without an event time come first."""
-    found = np.zeros(batch.num_rows, [("appended", np.int64), ("time", np.int64)])
-    found["appended"] = batch.column(APPENDED).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    if time is not None:
-        found["time"] = pc.fill_null(batch.column(time).cast(pa.int64()), _EARLIEST).to_numpy(zero_copy_only=False)
+def _event_times(column: pa.Array) -> _Numbers:
+    found: _Numbers = pc.fill_null(column.cast(pa.int64()), _EARLIEST).to_numpy(zero_copy_only=False)
     return found
 
 
-def _still_holds(view: StreamView, segment: int, offset: int) -> bool:
-    found = view.segments.get(SegmentId.unpack(int(segment)))
+def _still_holds(view: StreamView, segment: SegmentId, offset: int) -> bool:
+    found = view.segments.get(segment)
     return found is not None and offset >= found.head
