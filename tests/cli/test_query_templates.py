@@ -30,7 +30,7 @@ def test_a_query_is_deployed_with_a_template(sensors: Line) -> None:
     (version,) = sensors("queries", "versions", "hot", "--json").json
     assert version["parameters"] == dict(each.split("=") for each in GIVEN)
     assert "CREATE STREAM :target" in version["text"]
-    assert "line 2: parameter 'source' has no default" in sensors.refused(*deploy)
+    assert "line 2: these parameters have no default, so they need values: source (the st" in sensors.refused(*deploy)
     assert "no parameter 'size'" in sensors.refused(*deploy, *PARAMS, "--param", "size=1")
     assert "'source' is of type STREAM, not 'sensors'" in sensors.refused(*deploy, *PARAMS, "--param", "source=sensors")
     assert "pass either a file of statements or --template" in sensors.refused("queries", "deploy", "hot")

@@ -30,7 +30,7 @@ from anabranch.deployments.record import (
 from anabranch.deployments.replay import add_replay, refuse_replayed, replay_name, replays_of
 from anabranch.deployments.results import open_results, result_stream
 from anabranch.deployments.signatures import check_signed
-from anabranch.deployments.texts import check_statements, check_values
+from anabranch.deployments.texts import check_parameters, check_statements, check_values
 from anabranch.deployments.versions import next_version, put_new, version_digest
 from anabranch.deployments.wanted_state import NeedsChange, refuse_deleted, restart_at, wanted_row, with_standby
 from anabranch.errors import InvalidArgument, NoResultsYet
@@ -106,8 +106,8 @@ class DeployedQueries(Displayed):
         here. `signature` is one of the statements, parameters and files; with trusted keys in the store
         (`anabranch.deployments.signatures`) it has to be there, and by one of these.
 
-        The statements are parsed by the host: a query that is not valid ends in the state `failed`. Raises
-        InvalidArgument, TooLarge; PermissionDenied without a signature that is needed; Conflict while a query of this name
+        The statements are parsed by the host: a query that is not valid ends in the state `failed`. Raises InvalidSql for
+        parameters that are not those of `text`; InvalidArgument, TooLarge; PermissionDenied without a signature that is needed; Conflict while a query of this name
         is being deleted.
         """
         check_query_name(name)
@@ -117,6 +117,7 @@ class DeployedQueries(Displayed):
             raise InvalidArgument(f"expected standby as 'warm' or 'hot', got {standby!r:.100}")
         asked = NeedsChange(group, cpus, memory)
         values = check_values(parameters)
+        check_parameters(text, values)
         listed = check_files(files or {})
         digest = version_digest(text, values, trigger_us, listed, signature)
 
@@ -165,7 +166,7 @@ class DeployedQueries(Displayed):
         `failed`, having changed nothing, and `rollback` goes on with the version before. `parameters`, `trigger` and `files`
         are by default those of the present version; files that are given take the place of all of these. `signature` as in
         `deploy`. Whether the query runs stays as it is, except that a failed one is started. Raises QueryNotFound,
-        InvalidArgument, TooLarge, PermissionDenied, Conflict.
+        InvalidSql for parameters that are not those of the new text, InvalidArgument, TooLarge, PermissionDenied, Conflict.
         """
         check_statements(text, f"the text of query '{name}'")
         restart = restart_at(restart_from, by, replace_results) or QueryRestart((), by)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch import limits
+from anabranch.core.sql_parameters import bind, declarations
 from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidArgument, InvalidSql, TooLarge
 
-__all__ = ["check_statements", "check_values"]
+__all__ = ["check_parameters", "check_statements", "check_values"]
 
 
 def check_statements(text: str, what: str = "the text") -> None:
-    """Check the statements; the host parses them. `what` is the text's name in messages. Raises InvalidArgument, TooLarge."""
+    """Check the size and characters of statements; the host parses them. `what` is the text's name in messages. Raises InvalidArgument, TooLarge."""
     if not isinstance(text, str):
         raise InvalidArgument(f"expected the SQL as text, got {type(text).__name__}")
     check_sql_text(text, what=what, bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
@@ -33,3 +34,9 @@ def check_values(parameters: Mapping[str, str] | None) -> dict[str, str]:
     if size > limits.DEPLOYMENT_TEXT_BYTES_MAX:
         raise TooLarge("the parameters of a query", size, limits.DEPLOYMENT_TEXT_BYTES_MAX)
     return dict(sorted(found.items()))
+
+
+def check_parameters(text: str, values: Mapping[str, str]) -> None:
+    """Check that the statements declare each of these parameters, with a type that its value has, and that each declared one
+    has a value or a default. Raises InvalidSql."""
+    bind(declarations(text), values)

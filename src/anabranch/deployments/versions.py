@@ -11,6 +11,7 @@ from anabranch.catalog.state.query_version import QueryFile, QueryVersion
 from anabranch.deployments.files import put_contents
 from anabranch.deployments.record import put_version
 from anabranch.deployments.signatures import check_signed, signed_message
+from anabranch.deployments.texts import check_parameters
 from anabranch.model.ids import Micros
 
 __all__ = ["next_version", "put_new", "version_digest"]
@@ -41,9 +42,10 @@ def next_version(
     signature: str | None,
 ) -> QueryVersion:
     """A version that differs from the current one in the given values. Its signature stays valid if nothing signed
-    differs."""
+    differs. Raises InvalidSql if its parameters are not those that its statements declare."""
     text = current.text if text is None else text
     parameters = dict(current.parameters) if parameters is None else parameters
+    check_parameters(text, parameters)
     trigger_us = current.trigger_us if trigger_us is None else trigger_us
     files = current.files if files is None else files
     if signature is None and signed_message(text, parameters, files) == signed_message(

@@ -7,7 +7,7 @@ import pytest
 from anabranch import limits
 from anabranch.catalog.state.query import QUERY, QueryLease, QueryRestart, QueryRow
 from anabranch.deployments import hosting
-from anabranch.errors import Conflict, InvalidArgument, QueryNotFound, RequestMismatch, TooLarge
+from anabranch.errors import Conflict, InvalidArgument, InvalidSql, QueryNotFound, RequestMismatch, TooLarge
 from anabranch.model.ids import Micros
 from anabranch.store import Store
 
@@ -17,14 +17,15 @@ def test_each_changed_text_parameter_or_trigger_is_a_version(anywhere: Store) ->
     assert queries.deploy("q", "one").version == 1
     assert queries.deploy("q", "one").version == 1
     assert queries.deploy("q", "two").version == 2
-    assert queries.deploy("q", "two", parameters={"a": "1"}).version == 3
-    assert queries.deploy("q", "two", parameters={"a": "1"}, trigger="5s").version == 4
+    three = "DECLARE PARAMETER a INT DEFAULT 0; SELECT"
+    assert queries.deploy("q", three, parameters={"a": "1"}).version == 3
+    assert queries.deploy("q", three, parameters={"a": "1"}, trigger="5s").version == 4
     found = queries.versions("q")
     assert [(each.number, each.text, dict(each.parameters), each.trigger_us) for each in found] == [
         (1, "one", {}, 1_000_000),
         (2, "two", {}, 1_000_000),
-        (3, "two", {"a": "1"}, 1_000_000),
-        (4, "two", {"a": "1"}, 5_000_000),
+        (3, three, {"a": "1"}, 1_000_000),
+        (4, three, {"a": "1"}, 5_000_000),
     ]
     assert len({each.digest for each in found}) == 4
     assert queries.deploy("p", "one").version == 1
@@ -130,6 +131,23 @@ def test_a_repeated_request_has_one_result(anywhere: Store) -> None:
 def test_a_name_that_can_not_name_its_streams_is_refused(store: Store, name: str) -> None:
     with pytest.raises(InvalidArgument, match="not a valid name for a query"):
         store.queries.deploy(name, "one")
+
+
+def test_parameters_are_those_that_the_statements_declare(anywhere: Store) -> None:
+    queries, text = anywhere.queries, "DECLARE PARAMETER a INT;\nSELECT"
+    for given in ({}, {"b": "1"}, {"a": "one"}, {"a": "1", "b": "1"}):
+        with pytest.raises(InvalidSql, match=r"'b'|'a' is of type INT, not 'one'|need values: a"):
+            queries.deploy("q", text, parameters=given)
+    assert queries.list() == []
+    queries.deploy("q", text, parameters={"a": "1"})
+    renamed = "DECLARE PARAMETER b INT;\nSELECT"
+    for change in (queries.upgrade, queries.replay):
+        with pytest.raises(InvalidSql, match="no parameter 'a'; it declares b"):
+            change("q", renamed)
+        with pytest.raises(InvalidSql, match=r"line 1: .*need values: b \(INT\)"):
+            change("q", renamed, parameters={})
+    assert (queries.get("q").version, len(queries.list())) == (1, 1)
+    assert queries.upgrade("q", renamed, parameters={"b": "2"}).version == 2
 
 
 def test_arguments_that_can_not_be_meant_are_refused(store: Store) -> None:

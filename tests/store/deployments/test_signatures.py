@@ -55,12 +55,12 @@ def test_without_a_trusted_key_nothing_has_to_be_signed(store: Store, keys: dict
 
 def test_what_a_trusted_key_signed_is_deployed(trusting: Store, keys: dict[str, Path]) -> None:
     parameters = {"b": "2", "a": "1"}
-    signature = signed(keys["alice"], "one", parameters)
+    text = "DECLARE PARAMETER a INT; DECLARE PARAMETER b INT; SELECT"
+    signature = signed(keys["alice"], text, parameters)
     reordered = {"a": "1", "b": "2"}
-    assert (
-        trusting.queries.deploy("q", "one", parameters=reordered, files=FILES, signature=signature + "\n").version == 1
-    )
-    assert trusting.queries.deploy("p", "one", parameters=parameters, files=FILES, signature=signature).version == 1
+    deploy = trusting.queries.deploy
+    assert deploy("q", text, parameters=reordered, files=FILES, signature=signature + "\n").version == 1
+    assert deploy("p", text, parameters=parameters, files=FILES, signature=signature).version == 1
 
 
 def test_what_is_not_signed_by_a_trusted_key_is_refused(trusting: Store, keys: dict[str, Path]) -> None:
@@ -75,8 +75,10 @@ def test_what_is_not_signed_by_a_trusted_key_is_refused(trusting: Store, keys: d
     for text, files in (("two", FILES), ("one", {}), ("one", {"model.json": b"[]"}), ("one", {"other.json": b"{}"})):
         with pytest.raises(PermissionDenied, match="does not match its statements, parameters and files"):
             deploy("q", text, files=files, signature=good)
+    text = "DECLARE PARAMETER a INT DEFAULT 2; SELECT"
+    of_defaults = signed(keys["alice"], text)
     with pytest.raises(PermissionDenied, match="does not match"):
-        deploy("q", "one", parameters={"a": "1"}, files=FILES, signature=good)
+        deploy("q", text, parameters={"a": "1"}, files=FILES, signature=of_defaults)
     with pytest.raises(PermissionDenied, match="does not match"):
         deploy("q", "one", files=FILES, signature=f"{scheme}:{key}:{forged}")
     with pytest.raises(PermissionDenied, match="does not match"):

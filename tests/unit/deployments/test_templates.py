@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.core.sql_parameters import declarations
 from anabranch.deployments.templates.template import packaged, to_template
-from anabranch.spark.pipelines.sql.parse import declarations
 
 VALUES = {"STREAM": "iot/{name}", "COLUMN": "{name}", "DOUBLE": "1"}
 

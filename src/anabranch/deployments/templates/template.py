@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final
 
-from anabranch.errors import InvalidArgument
+from anabranch.core.sql_parameters import declarations
+from anabranch.errors import InvalidSql
 from anabranch.model.ids import Micros
 
 __all__ = ["QueryTemplate", "TemplateParameter", "packaged", "to_template"]
 
-_PARAMETER: Final = re.compile(
-    r"[ \t]*DECLARE[ \t]+PARAMETER[ \t]+(?P<name>\w+)[ \t]+(?P<type>\w+)"
-    r"(?:[ \t]+DEFAULT[ \t]+(?P<default>'[^'\n]*'|-?[\w.]+))?[ \t]*;[ \t]*(?:--[ \t]*(?P<meaning>[^\n]*))?$",
-    re.IGNORECASE | re.MULTILINE,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class TemplateParameter:
-    """A parameter that a template declares on a line of its own: its type, its default as text (None: it needs a value), and
-    the comment behind it."""
+    """A parameter that a template declares: its type, its default as text (None: it needs a value), and the comment behind
+    it."""
 
     name: str
     type: str
@@ -43,27 +36,14 @@ class QueryTemplate:
     text: str
     saved_at: Micros | None
 
-    def text_for(self, values: Mapping[str, object]) -> str:
-        """The text, if each parameter that needs a value is among `values`. Raises InvalidArgument."""
-        given = {name.lower() for name in values}
-        missing = [each for each in self.parameters if each.default is None and each.name.lower() not in given]
-        if missing:
-            wanted = ", ".join(f"{each.name} ({each.meaning or each.type})" for each in missing)
-            raise InvalidArgument(f"template '{self.name}' needs values of these parameters: {wanted}")
-        return self.text
-
 
 def to_template(name: str, text: str, saved_at: Micros | None = None) -> QueryTemplate:
-    """The template with this text, whose statements are not checked."""
-    parameters = tuple(
-        TemplateParameter(
-            found["name"],
-            found["type"].upper(),
-            None if found["default"] is None else found["default"].strip("'"),
-            (found["meaning"] or "").strip(),
-        )
-        for found in _PARAMETER.finditer(text)
-    )
+    """The template with this text, whose statements are not checked: it has no parameters if a declaration is not valid."""
+    try:
+        declared = declarations(text)
+    except InvalidSql:
+        declared = ()
+    parameters = tuple(TemplateParameter(each.name, each.kind, each.default, each.meaning) for each in declared)
     return QueryTemplate(name, " ".join(_description(text)), parameters, text, saved_at)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "check_complexity",
     "closing",
     "is_call",
+    "is_declaration",
     "list_items",
     "nesting",
     "replaced",
@@ -140,6 +141,11 @@ def list_items(tokens: Sequence[Token], first: int, end: int) -> list[tuple[int,
             found.append((begun, index))
             begun = index + 1
     return [*found, (begun, end)]
+
+
+def is_declaration(tokens: Sequence[Token]) -> bool:
+    """True for the tokens of a DECLARE PARAMETER (`anabranch.core.sql_parameters`)."""
+    return list(map(word_of, tokens[:2])) == ["DECLARE", "PARAMETER"]
 
 
 def is_call(tokens: Sequence[Token], index: int, names: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.catalog.state.query_question import DeclaredParameter, ValidatedQuery, ValidatedStatement
 from anabranch.catalog.state.query_version import QueryFile
+from anabranch.core.sql_parameters import declarations
 from anabranch.errors import NotFound
 from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
@@ -18,7 +19,6 @@ from anabranch.spark.pipelines.functions.install import install
 from anabranch.spark.pipelines.plan import Step, functions_of, plan
 from anabranch.spark.pipelines.prepare import prepare
 from anabranch.spark.pipelines.session import session_with_log_file
-from anabranch.spark.pipelines.sql.parse import declarations
 from anabranch.spark.pipelines.targets import check_sources
 from anabranch.store import Store, connect
 

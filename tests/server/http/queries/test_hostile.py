@@ -47,6 +47,11 @@ BODIES: Mapping[str, Any] = {
     "an object as a parameter": {"sql": SQL, "parameters": {"a": {"b": "c"}}},
     "10,000 parameters": {"sql": SQL, "parameters": {f"p{n}": "x" for n in range(10_000)}},
     "a parameter of 2 MB": {"sql": SQL, "parameters": {"a": "x" * (2 << 20)}},
+    "a parameter that is not declared": {"sql": SQL, "parameters": {"x" * 50_000: "x"}},
+    "1,000 parameters without values": {
+        "sql": "".join(f"DECLARE PARAMETER p{n} INT; -- {'x' * 500}\n" for n in range(1_000))
+    },
+    "a value that is no number": {"sql": f"DECLARE PARAMETER a INT; {SQL}", "parameters": {"a": "9" * 500_000}},
     "a parameter that is not Unicode": {"sql": SQL, "parameters": {"a": "\ud800"}},
     "an endless trigger": {"sql": SQL, "trigger": "9" * 5_000 + "s"},
     "a negative trigger": {"sql": SQL, "trigger": -1},
@@ -125,8 +130,9 @@ def test_odd_names_are_refused(http: httpx.Client, store: Store, name: str) -> N
 
 
 def test_values_of_parameters_are_kept_as_they_are(http: httpx.Client, store: Store) -> None:
-    values = {"a": "'; DROP TABLE x; --", "b": '"; SELECT 1', "c": "\0\r\n\u202e\U0001f600", "'; DROP": "1", "": "x"}
-    assert http.put(QUERY, json={"sql": SQL, "parameters": values, "start": False}).status_code == 201
+    values = {"a": "'; DROP TABLE x; --", "b": '"; SELECT 1', "c": "\0\r\n\u202e\U0001f600", "'; DROP": "1", "ü`": "x"}
+    declared = "".join(f"DECLARE PARAMETER `{name.replace('`', '``')}` STRING;\n" for name in values)
+    assert http.put(QUERY, json={"sql": declared + SQL, "parameters": values, "start": False}).status_code == 201
     assert dict(store.queries.versions("q")[0].parameters) == values
 
 

@@ -29,7 +29,8 @@ from anabranch.store import Store
 from tests.hosted import Hosted
 from tests.waiting import until
 
-SQL = "CREATE STREAM out.means AS SELECT …"
+SIZE = "DECLARE PARAMETER size INTERVAL DEFAULT '1 second'; -- of a window\n"
+SQL = f"{SIZE}DECLARE PARAMETER least STRING DEFAULT '0';\nCREATE STREAM out.means AS SELECT …"
 MEANS = "/v1/queries/means"
 
 
@@ -134,8 +135,8 @@ def test_a_host_is_asked_what_a_query_is_and_what_an_upgrade_does(http: httpx.Cl
             answer(store.catalog, question, lambda: as_a_host(question))
             return question, answering.result(60)
 
-    question, found = post("/v1/queries:validate", {"sql": SQL, "parameters": {"size": "1 s"}})
-    assert (question.text, question.parameters) == (SQL, {"size": "1 s"})
+    question, found = post("/v1/queries:validate", {"sql": SQL, "parameters": {"size": "1 second"}})
+    assert (question.text, question.parameters) == (SQL, {"size": "1 second"})
     assert found.json() == {
         "statements": [
             {
@@ -154,9 +155,9 @@ def test_a_host_is_asked_what_a_query_is_and_what_an_upgrade_does(http: httpx.Cl
     _, found = post("/v1/queries:validate", {"sql": "wrong"})
     assert (found.status_code, found.json()["code"]) == (400, "invalid_sql")
     assert found.json()["detail"].startswith("line 3: no such column")
-    http.put(MEANS, json={"sql": SQL, "parameters": {"size": "7 s"}})
+    http.put(MEANS, json={"sql": SQL, "parameters": {"size": "7 seconds"}})
     question, found = post(f"{MEANS}/plan", {"sql": "other"})
-    assert (question.name, question.parameters) == ("means", {"size": "7 s"})
+    assert (question.name, question.parameters) == ("means", {"size": "7 seconds"})
     assert found.json() == {
         "version": 1,
         "statements": [
@@ -179,12 +180,12 @@ def test_a_question_that_no_host_answers_is_withdrawn(
 
 
 def test_an_upgrade_is_a_version_that_keeps_parameters_and_state(http: httpx.Client, store: Store) -> None:
-    http.put(MEANS, json={"sql": SQL, "parameters": {"size": "7 s"}, "trigger": "5s"})
-    upgraded = http.post(f"{MEANS}/upgrade", json={"sql": "other"}, headers={"Idempotency-Key": "u"}).json()
+    http.put(MEANS, json={"sql": SQL, "parameters": {"size": "7 seconds"}, "trigger": "5s"})
+    upgraded = http.post(f"{MEANS}/upgrade", json={"sql": f"{SIZE}other"}, headers={"Idempotency-Key": "u"}).json()
     assert upgraded["version"] == 2
-    assert http.post(f"{MEANS}/upgrade", json={"sql": "other"}).json()["version"] == 2
+    assert http.post(f"{MEANS}/upgrade", json={"sql": f"{SIZE}other"}).json()["version"] == 2
     version = store.queries.versions("means")[1]
-    assert (version.text, version.parameters, version.trigger_us) == ("other", {"size": "7 s"}, 5_000_000)
+    assert (version.text, version.parameters, version.trigger_us) == (f"{SIZE}other", {"size": "7 seconds"}, 5_000_000)
 
     def restart() -> QueryRestart | None:
         with store.catalog.reading() as txn:
@@ -193,7 +194,7 @@ def test_an_upgrade_is_a_version_that_keeps_parameters_and_state(http: httpx.Cli
         return row.restart
 
     assert restart() == QueryRestart((), upgrade=True)
-    http.post(f"{MEANS}/upgrade", json={"sql": "third", "from": "head", "replace": True})
+    http.post(f"{MEANS}/upgrade", json={"sql": f"{SIZE}third", "from": "head", "replace": True})
     assert restart() == QueryRestart(("head",), replace=True, upgrade=True)
 
 
@@ -285,16 +286,16 @@ def test_other_requests_that_can_not_be_meant_are_refused(http: httpx.Client, st
 
 def test_a_replay_is_a_query_until_it_takes_over(http: httpx.Client, store: Store) -> None:
     http.put(MEANS, json={"sql": SQL, "parameters": {"size": "1 hour"}})
-    begun = http.post(f"{MEANS}/upgrade", json={"sql": "other", "replay": "head", "keep": False})
+    begun = http.post(f"{MEANS}/upgrade", json={"sql": f"{SIZE}other", "replay": "head", "keep": False})
     assert begun.status_code == 202
     replay = begun.json()
     assert (replay["name"], replay["replaces"], replay["version"]) == ("means-replay-2", "means", 2)
     assert store.queries.get("means").version == 1
     assert dict(store.queries.versions("means-replay-2")[0].parameters) == {"size": "1 hour"}
     for path, body in (
-        ("", {"sql": "third"}),
-        ("/upgrade", {"sql": "third"}),
-        ("/upgrade", {"sql": "x", "replay": "head"}),
+        ("", {"sql": f"{SIZE}third"}),
+        ("/upgrade", {"sql": f"{SIZE}third"}),
+        ("/upgrade", {"sql": f"{SIZE}x", "replay": "head"}),
     ):
         refused = http.request("POST" if path else "PUT", f"{MEANS}{path}", json=body)
         assert (refused.status_code, "is being replayed by 'means-replay-2'" in refused.text) == (409, True), path
@@ -336,6 +337,37 @@ def test_files_that_are_not_deployed(http: httpx.Client, files: Any) -> None:
     assert http.get(MEANS).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("sql", "given", "said"),
+    [
+        (SQL, {"most": "1"}, "the SQL declares no parameter 'most'; it declares size, least"),
+        (SQL, {"size": "wide"}, "line 1: parameter 'size' is of type INTERVAL, not 'wide'"),
+        (
+            SIZE.replace("DEFAULT '1 second'", ""),
+            {},
+            "these parameters have no default, so they need values: size (of a window)",
+        ),
+        ("DECLARE PARAMETER size LENGTH; SELECT", {}, "with a type of STRING"),
+    ],
+)
+def test_parameters_are_checked_when_a_query_is_deployed_or_upgraded(
+    http: httpx.Client, store: Store, sql: str, given: Mapping[str, str], said: str
+) -> None:
+    body = {"sql": sql, "parameters": given}
+    for make in (
+        lambda: http.put(MEANS, json=body),
+        lambda: http.put(MEANS, content=sql, params={"param": [f"{name}={value}" for name, value in given.items()]}),
+    ):
+        refused = make()
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_sql"), refused.text
+        assert said in refused.json()["detail"]
+    assert store.queries.list() == []
+    http.put(MEANS, json={"sql": "SELECT"})
+    for further in ({}, {"replay": "head"}):
+        assert said in http.post(f"{MEANS}/upgrade", json={**body, **further}).json()["detail"]
+    assert [(info.name, info.version) for info in store.queries.list()] == [("means", 1)]
+
+
 def test_templates_are_resources(http: httpx.Client, store: Store) -> None:
     assert "rollup" in [each["name"] for each in http.get("/v1/templates").json()["items"]]
     rollup = http.get("/v1/templates/rollup").json()
@@ -343,7 +375,9 @@ def test_templates_are_resources(http: httpx.Client, store: Store) -> None:
     values = {"source": "iot/sensors", "target": "iot/means", "key": "device", "time": "at"}
     refused = http.put(MEANS, json={"template": "rollup", "parameters": values})
     assert (refused.status_code, http.get(MEANS).status_code) == (400, 404)
-    assert refused.json()["detail"].endswith("of these parameters: value (the measured number; nulls are left out)")
+    assert refused.json()["detail"].endswith("so they need values: value (the measured number; nulls are left out)")
+    typed = http.put(MEANS, json={"template": "rollup", "parameters": {**values, "value": "celsius", "size": "wide"}})
+    assert (typed.status_code, typed.json()["code"], http.get(MEANS).status_code) == (400, "invalid_sql", 404)
     deployed = http.put(MEANS, json={"template": "rollup", "parameters": {**values, "value": "celsius"}})
     assert (deployed.status_code, store.queries.versions("means")[0].text) == (201, rollup["sql"])
     saved = http.put("/v1/templates/mine", content="-- Mine.\nSELECT")

@@ -80,7 +80,7 @@ def test_a_value_of_another_type_is_refused(kind: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "values", "message"),
     [
-        (SQL, {}, "line 2: parameter 'least' has no default"),
+        (SQL, {}, r"line 2: these parameters have no default, so they need values: least \(DOUBLE\)"),
         (SQL, {"least": "1", "most": "2"}, "declares no parameter 'most'; it declares size, least"),
         ("CREATE STREAM out.a AS SELECT :x FROM STREAM iot.s", {}, "line 1: parameter ':x' is not declared"),
         ("CREATE STREAM out.a AS SELECT 1 FROM STREAM iot.s", {"x": "1"}, "it declares none"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.core.intervals import parse_interval_us
 from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
-from anabranch.spark.pipelines.intervals import parse_interval_us
 from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.pipelines.statement import Statement, StatementOptions
 from anabranch.spark.pipelines.windows.spans import StatementWindow

@@ -87,8 +87,7 @@ async def put_query(call: HttpCall) -> Response:
         if "text" in arguments:
             raise InvalidArgument("expected either 'sql' or 'template'")
         found: QueryTemplate = await verb_result(call, "templates.get", {"name": template})
-        parameters = arguments.get("parameters")
-        arguments["text"] = found.text_for(parameters if isinstance(parameters, Mapping) else {})
+        arguments["text"] = found.text
     _sql(arguments)
     is_new = await call.front.run(lambda: _find(call)) is None
     info = await verb_result(call, "queries.deploy", {**_named(call), **arguments})

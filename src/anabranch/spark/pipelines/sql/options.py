@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 
 from sqlglot import TokenType
 
+from anabranch.core.intervals import parse_interval_us
 from anabranch.core.shed_rule import ShedRule
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.spark.pipelines.cursor import Cursor
-from anabranch.spark.pipelines.intervals import parse_interval_us
 from anabranch.spark.pipelines.statement import StatementOptions
 
 __all__ = ["with_options"]

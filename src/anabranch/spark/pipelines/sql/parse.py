@@ -13,31 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlglot import Token
-
 from anabranch import limits
 from anabranch.catalog.state.query_version import QueryFile
+from anabranch.core.sql_parameters import bind, declarations
 from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.bloom_filters import with_bloom_filters
 from anabranch.spark.pipelines.cursor import Cursor
-from anabranch.spark.pipelines.parameters import Parameter, bind, with_names
+from anabranch.spark.pipelines.parameters import with_names
 from anabranch.spark.pipelines.sql.create_function import declared_functions, is_function
 from anabranch.spark.pipelines.sql.create_stream import created_stream
-from anabranch.spark.pipelines.sql.declare_parameter import declared_parameter, is_declaration
 from anabranch.spark.pipelines.sql.function_calls import with_spark_names
-from anabranch.spark.pipelines.sql_tokens import check_complexity, split_statements, tokenize
+from anabranch.spark.pipelines.sql_tokens import check_complexity, is_declaration, split_statements, tokenize
 from anabranch.spark.pipelines.statement import Statement
 
-__all__ = ["declarations", "parse"]
+__all__ = ["parse"]
 
 
 def parse(
     text: str, parameters: Mapping[str, str] | None = None, files: Sequence[QueryFile] = ()
 ) -> tuple[Statement, ...]:
     """Parse a file of `;`-separated CREATE STREAM statements, in file order. `parameters` are values, as text, of those
-    that it declares (`anabranch.spark.pipelines.parameters`). `files` are those with the code of its functions
+    that it declares (`anabranch.core.sql_parameters`). `files` are those with the code of its functions
     (`anabranch.spark.pipelines.functions`).
 
     Raises InvalidSql with the line for anything but well-formed statements, for two statements with the same target,
@@ -47,7 +45,7 @@ def parse(
     check_sql_text(text, what="the text", bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
     tokens = tokenize(text)
     check_complexity(tokens)
-    declared = {each.name: each for each in _declared(text, split_statements(tokens))}
+    declared = declarations(text)
     values = bind(declared, parameters or {})
     text = with_names(text, tokens, declared, values)
     text = with_bloom_filters(text, tokenize(text))
@@ -67,22 +65,6 @@ def parse(
     _refuse_duplicates(statements)
     _refuse_circles(statements)
     return tuple(statements)
-
-
-def declarations(text: str) -> tuple[Parameter, ...]:
-    """The parameters that a file declares. Raises InvalidSql, TooLarge."""
-    check_sql_text(text, what="the text", bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
-    return _declared(text, split_statements(tokenize(text)))
-
-
-def _declared(text: str, pieces: Sequence[list[Token]]) -> tuple[Parameter, ...]:
-    declared: dict[str, Parameter] = {}
-    for tokens in filter(is_declaration, pieces):
-        parameter = declared_parameter(Cursor(text, tokens))
-        if parameter.name in declared:
-            raise InvalidSql(f"parameter '{parameter.name}' is declared twice", line=parameter.line)
-        declared[parameter.name] = parameter
-    return tuple(declared.values())
 
 
 def _refuse_duplicates(statements: Sequence[Statement]) -> None:

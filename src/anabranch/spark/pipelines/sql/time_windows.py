@@ -7,10 +7,10 @@ from typing import Final
 
 from sqlglot import Token, TokenType
 
+from anabranch.core.intervals import parse_interval_us
 from anabranch.errors import InvalidSql
 from anabranch.model.columns import APPENDED
 from anabranch.spark.pipelines.cursor import Cursor
-from anabranch.spark.pipelines.intervals import parse_interval_us
 from anabranch.spark.pipelines.sql_tokens import is_call, word_of
 from anabranch.spark.pipelines.windows.columns import SESSION_WINDOW, WINDOW
 from anabranch.spark.pipelines.windows.spans import StatementWindow

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from sqlglot import Token, TokenType
 
+from anabranch.core.intervals import parse_interval_us
 from anabranch.errors import InvalidSql
-from anabranch.spark.pipelines.intervals import parse_interval_us
 from anabranch.spark.pipelines.sql_tokens import value_at
 from anabranch.spark.pipelines.windows.emit import MODES, EmitPolicy
 
