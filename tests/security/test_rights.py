@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import InvalidArgument
-from anabranch.security.rights import BUILT_IN_ROLES, OPERATIONS, Rule, check_operations, check_pattern, check_principal
+from anabranch.security.guard import Operation
+from anabranch.security.rights import (
+    BUILT_IN_ROLES,
+    OPERATIONS,
+    Rule,
+    check_operations,
+    check_pattern,
+    check_principal,
+    refusal,
+)
 
 NAMES = st.from_regex(r"\A[a-z_][a-z_.\-]{0,4}/([a-z_][a-z_.\-]{0,4})?\Z")
 
@@ -28,6 +37,28 @@ def test_a_pattern_matches_a_scope_a_beginning_or_one_name(
     rule = Rule(BUILT_IN_ROLES["reader"], check_pattern(pattern))
     assert [name for name in (*matching, *others) if rule.allows("read", name)] == matching
     assert not any(rule.allows("write", name) for name in matching)
+
+
+def test_a_refusal_says_which_right_is_missing_and_who_grants_it() -> None:
+    grants = "which an administrator of the store grants"
+    assert refusal("alice", "code", None, kept=False) == (
+        f"'alice' may not deploy Python code: it requires the right 'code', {grants} (role 'coder')"
+    )
+    assert refusal("alice", "admin", None, kept=False).startswith("'alice' may not administer the store: ")
+    assert "may not read the store: it requires the right 'read'" in refusal("alice", "read", None, kept=False)
+    assert refusal("alice", "manage", "iot/sensors", kept=False) == (
+        f"'alice' may not change or delete 'iot/sensors': it requires the right 'manage', {grants} (role 'operator')"
+    )
+    assert refusal("alice", "create", "iot/", kept=False).endswith("grants (role 'operator')")
+    assert refusal("alice", "write", "_store/audit", kept=True) == (
+        "'alice' may not write to '_store/audit': only the store itself may, and no role allows it"
+    )
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_role_of_a_refusal_has_the_right(operation: Operation) -> None:
+    role = refusal("alice", operation, "a/b", kept=False).partition("(role '")[2].removesuffix("')")
+    assert operation in BUILT_IN_ROLES[role]
 
 
 def test_the_store_itself_is_open_to_a_rule_on_everything_alone() -> None:

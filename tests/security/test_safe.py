@@ -86,6 +86,6 @@ def test_all_other_places_are_refused(tmp_path: Path, places: tuple[str, ...], p
 def test_places_are_for_admins(store: Store, tmp_path: Path) -> None:
     guard = StoreGuard(store, GuardSettings(places=(str(tmp_path),)))
     guard.authorize_place(Principal("root", ("admin",)), str(tmp_path / "x"), verb="archives.create")
-    with pytest.raises(PermissionDenied, match="may not admin the store"):
+    with pytest.raises(PermissionDenied, match="may not administer the store"):
         guard.authorize_place(Principal("op", ("operator",)), str(tmp_path / "x"))
     guard.close()

@@ -25,6 +25,17 @@ BUILT_IN_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 
+_DOING: Final[Mapping[Operation, str]] = MappingProxyType(
+    {
+        "read": "read {}",
+        "write": "write to {}",
+        "create": "create {}",
+        "manage": "change or delete {}",
+        "admin": "administer {}",
+        "code": "deploy Python code",
+    }
+)
+
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
 _PATTERN: Final = re.compile(rf"(\*|{_NAME}\*|{_NAME}/({_NAME})?\*?)\Z")
 _PRINCIPAL: Final = re.compile(rf"[^\s\x00-\x1f\x7f]{{1,{limits.PRINCIPAL_CHARS_MAX}}}\Z")
@@ -57,6 +68,17 @@ def _matches(pattern: str, name: str) -> bool:
     if pattern.endswith("*"):
         return name.startswith(pattern[:-1])
     return name.startswith(pattern) if pattern.endswith("/") else name == pattern
+
+
+def refusal(principal: str, operation: Operation, resource: str | None, *, kept: bool) -> str:
+    """What a caller is told who may not do something: what that is, the right that it requires, and who grants that one.
+    `kept`: nobody is granted it."""
+    what = "the store" if resource is None else f"'{resource}'"
+    refused = f"'{principal}' may not {_DOING[operation].format(what)}"
+    if kept:
+        return f"{refused}: only the store itself may, and no role allows it"
+    role = next(name for name, allowed in BUILT_IN_ROLES.items() if operation in allowed)
+    return f"{refused}: it requires the right '{operation}', which an administrator of the store grants (role '{role}')"
 
 
 def is_internal(name: str) -> bool:

@@ -11,6 +11,7 @@ from anabranch.security.audit import AUDIT, Audit, AuditKey, reason_of
 from anabranch.security.guard import Holdable, Holding, Operation, Principal
 from anabranch.security.places import check_place
 from anabranch.security.quotas import QuotaKeeper, Quotas
+from anabranch.security.rights import refusal
 from anabranch.security.tokens import PREFIX, token_digest
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ class StoreGuard:
     def authorize(self, principal: Principal, operation: Operation, resource: str | None, *, verb: str = "") -> None:
         """See `Guard`."""
         if not self._may(principal, operation, resource):
-            what = "the store" if resource is None else f"'{resource}'"
-            denied = PermissionDenied(f"'{principal.name}' may not {operation} {what}")
+            denied = PermissionDenied(refusal(principal.name, operation, resource, kept=_is_kept(operation, resource)))
             self._note(principal, verb or operation, resource, denied)
             raise denied
 
@@ -147,7 +147,7 @@ class StoreGuard:
         access = self._access.current()
         if principal.token is not None and principal.token not in access.by_id:
             raise Unauthenticated("the token was revoked")
-        if operation != "read" and resource in _AUDIT_KEPT:
+        if _is_kept(operation, resource):
             return False
         return any(rule.allows(operation, resource) for rule in access.rules(principal))
 
@@ -160,3 +160,7 @@ class StoreGuard:
         self._audit.note(
             AuditKey(principal.name, verb, resource, outcome, reason_of(error), principal.token, principal.peer)
         )
+
+
+def _is_kept(operation: Operation, resource: str | None) -> bool:
+    return operation != "read" and resource in _AUDIT_KEPT

@@ -51,9 +51,9 @@ def call(made: World, who: Principal, verb: str, **arguments: Any) -> Any:
 def test_python_code_needs_the_right_besides_the_one_to_deploy(made: World) -> None:
     admin, coder, both = caller(made, "admin"), caller(made, "coder"), caller(made, "admin", "coder")
     for files in (WHEEL, SHOUTED, {**MODEL, **WHEEL}):
-        with pytest.raises(PermissionDenied, match="'admin' may not code the store"):
+        with pytest.raises(PermissionDenied, match="'admin' may not deploy Python code"):
             call(made, admin, "deploy", name="q", text="one", files=files)
-        with pytest.raises(PermissionDenied, match="'coder' may not admin the store"):
+        with pytest.raises(PermissionDenied, match="'coder' may not administer the store"):
             call(made, coder, "deploy", name="q", text="one", files=files)
     assert made.store.queries.list() == []
     assert call(made, admin, "deploy", name="p", text="one", files=MODEL).version == 1
@@ -65,9 +65,9 @@ def test_python_code_that_is_kept_needs_the_right_too(made: World) -> None:
     made.store.queries.deploy("q", "one", files=WHEEL)
     made.store.queries.deploy("p", "one", files=MODEL)
     for verb in ("upgrade", "replay"):
-        with pytest.raises(PermissionDenied, match="may not code the store"):
+        with pytest.raises(PermissionDenied, match="may not deploy Python code"):
             call(made, admin, verb, name="q", text="two")
-        with pytest.raises(PermissionDenied, match="may not code the store"):
+        with pytest.raises(PermissionDenied, match="may not deploy Python code"):
             call(made, admin, verb, name="p", text="two", files=WHEEL)
     assert call(made, admin, "upgrade", name="p", text="two").version == 2
     assert call(made, admin, "upgrade", name="q", text="two", files={}).version == 2
