@@ -6,7 +6,8 @@ place of x.
 
 `error` is the half-width of an interval that holds the true value in about 95 % of windows. A normal interval is too short
 where few events were kept: then a low estimate comes with a low error. So for totals the interval contains Wilson's
-(1927) score interval, and for averages Student's t takes the place of 1.96.
+(1927) score interval, and for averages Student's t takes the place of 1.96. A count is a whole number, and has the
+continuity correction of one half. Where no value was kept, others of its window say how many it may have lost.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = ["Estimate", "Z", "average", "count", "total"]
 Z: Final = 1.959964  # of 95 %, both sides
 
 Values = npt.NDArray[np.float64]
+_NONE: Final[Values] = np.empty(0)
 
 
 class Estimate(NamedTuple):
@@ -31,18 +33,20 @@ class Estimate(NamedTuple):
     error: float | None
 
 
-def count(weights: Values) -> Estimate:
-    """How many values there were. `weights` are those of the kept ones."""
-    return total(np.ones_like(weights), weights)
+def count(weights: Values, others: Values = _NONE) -> Estimate:
+    """How many values there were, as a whole number. `weights` are those of the kept ones, `others` those of the kept
+    events of the same window that have no value."""
+    size = float(np.sum(weights))
+    variance = _excess(weights)
+    step = _step(variance, size) if size else _step(_excess(others), float(np.sum(others)))
+    return Estimate(math.floor(size + 0.5), (0.5 if step else 0.0) + _half_width(step, variance))
 
 
 def total(values: Values, weights: Values) -> Estimate:
     """The sum of all values, from those kept."""
-    excess = weights * (weights - 1)
-    magnitude = float(np.sum(weights * np.abs(values)))
-    variance = float(np.sum(excess * values**2))
-    step = variance / magnitude if magnitude else 0.0
-    return Estimate(float(np.sum(weights * values)), Z * Z * step / 2 + math.sqrt(Z**2 * variance + Z**4 * step**2 / 4))
+    variance = float(np.sum(weights * (weights - 1) * values**2))
+    step = _step(variance, float(np.sum(weights * np.abs(values))))
+    return Estimate(float(np.sum(weights * values)), _half_width(step, variance))
 
 
 def average(values: Values, weights: Values) -> Estimate:
@@ -55,6 +59,18 @@ def average(values: Values, weights: Values) -> Estimate:
     if sampled < 2:
         return Estimate(mean, None if sampled else 0.0)
     return Estimate(mean, t_quantile(sampled - 1) * math.sqrt(variance * sampled / (sampled - 1)))
+
+
+def _excess(weights: Values) -> float:
+    return float(np.sum(weights * (weights - 1)))
+
+
+def _step(variance: float, magnitude: float) -> float:
+    return variance / magnitude if magnitude else 0.0
+
+
+def _half_width(step: float, variance: float) -> float:
+    return Z * Z * step / 2 + math.sqrt(Z**2 * variance + Z**4 * step**2 / 4)
 
 
 def t_quantile(freedom: float) -> float:

@@ -8,8 +8,10 @@ repeated with the same rate keeps the same events.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, Literal, cast
 
 import numpy as np
@@ -49,12 +51,13 @@ class ShedRule:
         if found is None or (by == "rate") != (unit == "") or (by == "lag" and unit not in _SECONDS):
             raise InvalidArgument(f"'{text}': expected 'lag > 10 s', 'rate > 50000' (events per second) or 'never'")
         limit = float(found[2]) * (_SECONDS[unit] if unit else 1)
-        if limit <= 0:
-            raise InvalidArgument(f"'{text}': expected a limit above 0")
+        if not 0 < limit < math.inf:
+            raise InvalidArgument(f"'{text}': expected a finite limit above 0")
         return cls(cast(Literal["lag", "rate"], by), limit)
 
     def __str__(self) -> str:
-        return "never" if self.by == "never" else f"{self.by} > {self.limit!r}{' s' if self.by == 'lag' else ''}"
+        digits = f"{Decimal(repr(self.limit)):f}"  # no exponent, which `parse` doesn't read
+        return "never" if self.by == "never" else f"{self.by} > {digits}{' s' if self.by == 'lag' else ''}"
 
     def keep_rate(self, load: float) -> float:
         """The keep rate at this lag in seconds, or events per second; rounded, so that it is the same as text."""

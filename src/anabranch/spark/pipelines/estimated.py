@@ -169,21 +169,24 @@ def _double(value: str) -> str:
     return f"CAST(({value}) AS DOUBLE)"
 
 
-def _error_of_total(magnitude: str, variance: str) -> str:
-    step = f"coalesce({variance} / nullif({magnitude}, 0D), 0D)"
+def _half_width(step: str, variance: str) -> str:
     return f"({Z**2 / 2}D * {step} + sqrt({Z**2}D * {variance} + {Z**4 / 4}D * {step} * {step}))"
 
 
 def _count(value: str) -> tuple[str, str]:
     size = f"coalesce(sum({_weight(value)}), 0D)"
     variance = f"coalesce(sum({_excess(value)}), 0D)"
-    return f"CAST(round({size}) AS BIGINT)", _error_of_total(size, variance)
+    of_window = f"sum({_excess('1')}) / sum({_weight('1')})"
+    step = f"coalesce({variance} / nullif({size}, 0D), {of_window})"
+    error = f"(IF({step} > 0, 0.5D, 0D) + {_half_width(step, variance)})"
+    return f"CAST(round({size}) AS BIGINT)", error
 
 
 def _sum(value: str) -> tuple[str, str]:
     number, weight = _double(value), _weight(value)
     variance = f"sum({_excess(value)} * {number} * {number})"
-    return f"sum({weight} * {number})", _error_of_total(f"sum({weight} * abs({number}))", variance)
+    step = f"coalesce({variance} / nullif(sum({weight} * abs({number})), 0D), 0D)"
+    return f"sum({weight} * {number})", _half_width(step, variance)
 
 
 def _average(value: str) -> tuple[str, str]:
