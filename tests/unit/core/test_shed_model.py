@@ -167,8 +167,10 @@ def test_an_average_of_any_chances_moves_and_grows_with_its_values(
             moved = sample_estimates.average(values * factor + shift, weights)
             assert moved.value == pytest.approx(found.value * factor + shift, abs=1e-9)
             assert (moved.error is None) == (found.error is None)
-            assert moved.error is None or found.error is None or moved.error == pytest.approx(
-                found.error * abs(factor), abs=1e-6
+            assert (
+                moved.error is None
+                or found.error is None
+                or moved.error == pytest.approx(found.error * abs(factor), abs=1e-6)
             )
             assert min(values) - 1e-9 <= found.value <= max(values) + 1e-9
 
@@ -223,7 +225,9 @@ def test_intervals_of_counts_hold_the_true_count_of_nearly_all_windows_of_any_si
 
 
 @given(st.integers(1, 20), RATES)
-def test_a_count_of_which_no_value_was_kept_is_not_certain_unless_all_events_were_read(others: int, rate: float) -> None:
+def test_a_count_of_which_no_value_was_kept_is_not_certain_unless_all_events_were_read(
+    others: int, rate: float
+) -> None:
     found = sample_estimates.count(np.empty(0), np.full(others, 1 / rate))
     assert found.value == 0
     assert found.error == pytest.approx(0 if rate == 1 else Z**2 * (1 / rate - 1) + 0.5)
