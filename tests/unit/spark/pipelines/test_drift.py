@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.spark.pipelines.sql.parse import parse
@@ -28,10 +30,16 @@ def values(seed: int) -> pa.Table:
     found: list[float | None] = chance.normal(means, 1).tolist()
     for row, each in ((5, None), (700, math.nan), (2_500, math.inf)):
         found[row] = each
+    return table([None if key == 2 else f"d{key}" for key in keys], found)
+
+
+def table(keys: list[str | None], values: list[float | None]) -> pa.Table:
+    """A value of each of these keys in turn."""
+    count = len(keys)
     return pa.table(
         {
-            KEYS[0]: pa.array([None if key == 2 else f"d{key}" for key in keys]),
-            VALUE: pa.array(found, pa.float64()),
+            KEYS[0]: pa.array(keys, pa.string()),
+            VALUE: pa.array(values, pa.float64()),
             TIME: pa.array(np.arange(count) * 1_000, pa.timestamp("us", "UTC")),
             SEGMENT: pa.array(np.full(count, 7)),
             OFFSET: pa.array(np.arange(count)),
@@ -95,6 +103,78 @@ def test_drift_is_what_river_finds_in_whichever_batches(detector: DriftDetector,
             assert (drift["segment"], drift["time"], drift["value"]) == (7, row[TIME], row[VALUE])
     assert found == expected
     assert state is not None and state.num_rows == 3
+
+
+LEVELS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([-20.0, 0.0, 3.0, 50.0]), st.integers(1, 150)),
+    min_size=1,
+    max_size=12,
+)
+"""Whose values follow, around which mean, and how many."""
+ADWINS = st.fixed_dictionaries(
+    {"delta": st.sampled_from([0.002, 0.1, 0.5]), "clock": st.sampled_from([1, 8, 32])},
+    optional={"grace_period": st.integers(5, 30), "min_window_length": st.integers(2, 10)},
+)
+PAGE_HINKLEYS = st.fixed_dictionaries(
+    {"threshold": st.sampled_from([2.0, 20.0]), "mode": st.sampled_from(["up", "down", "both"])},
+    optional={"min_instances": st.integers(1, 40), "alpha": st.sampled_from([0.99, 0.9999])},
+)
+
+
+@settings(max_examples=40)
+@given(LEVELS, st.one_of(ADWINS, PAGE_HINKLEYS), st.integers(0, 1 << 32), st.lists(st.integers(0, 1_500), max_size=8))
+def test_drift_of_random_levels_is_what_river_finds_with_the_means_of_a_model(
+    levels: list[tuple[str | None, float, int]], parameters: dict[str, Any], seed: int, cuts: list[int]
+) -> None:
+    chance = np.random.default_rng(seed)
+    keys = [key for key, _, count in levels for _ in range(count)]
+    found = np.concatenate([chance.normal(mean, 1, count) for _, mean, count in levels]).tolist()
+    missing = chance.random(len(keys))
+    for row, each in enumerate(missing):
+        if each < 0.03:
+            found[row] = (None, math.nan, math.inf)[int(each * 100)]
+    rows = table(keys, found)
+    adaptive = "clock" in parameters
+    detector = DriftDetector("adwin" if adaptive else "page_hinkley", parameters)
+    expected = by_river(rows, lambda: (adwin if adaptive else page_hinkley)(**parameters))
+    state: pa.Table | None = None
+    changes: list[dict[str, Any]] = []
+    for start, stop in pairwise(sorted({0, len(keys), *(each for each in cuts if each < len(keys))})):
+        detected, state = detect(rows.slice(start, stop - start), state, detector, KEYS)
+        state = unpack(pack(state, compressed=True))
+        changes += detected.to_pylist()
+    assert [(each[KEYS[0]], each[DRIFT]["offset"]) for each in changes] == expected
+    for key in set(keys):
+        own = [each[DRIFT] for each in changes if each[KEYS[0]] == key]
+        valued = [(row, v) for row, (k, v) in enumerate(zip(keys, found, strict=True)) if k == key and plausible(v)]
+        for drift, means in zip(own, means_by_definition(valued, [each["offset"] for each in own]), strict=True):
+            assert (drift["mean_before"], drift["mean_after"]) == pytest.approx(means, abs=1e-6)
+
+
+def plausible(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def means_by_definition(values: list[tuple[int, float]], changes: list[int]) -> list[tuple[float, float]]:
+    """For each change, found at an offset: of the values since the last one, those before and after the place, among the
+    last 100, where two means fit them best."""
+    means, since = [], list[float]()
+    for offset, value in values:
+        since.append(value)
+        if offset in changes:
+            first = max(0, len(since) - 100)
+            if len(since) == 1:
+                place = 0
+            else:
+                last = since[first:]
+                splits = range(1, len(last))
+                place = first + min(
+                    splits, key=lambda at: np.var(last[:at]) * at + np.var(last[at:]) * (len(last) - at)
+                )
+            after = since[place:]
+            means.append((float(np.mean(since[:place] or after)), float(np.mean(after))))
+            since = after
+    return means
 
 
 def test_the_means_are_those_before_and_after_the_change() -> None:
