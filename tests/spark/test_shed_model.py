@@ -167,9 +167,12 @@ def _estimated(kept: Sequence[_Row], query: _Query) -> _Results:
     with duckdb.connect() as database:
         database.register("kept", pa.table(columns, pa.schema(fields)))
         found = database.execute(
-            f"""SELECT unnest({query.bucket}) AS closed, device, count(*), sum(1 / rate),
-                sum(x / rate), sum(x / rate) / sum(1 / rate) FILTER (WHERE x IS NOT NULL), list(x), list(1 / rate)
-            FROM (SELECT *, epoch("at")::BIGINT - {BASE // SECOND} AS second FROM kept) WHERE {query.where} GROUP BY ALL"""
+            f"""SELECT closed, device, count(*), sum(1 / rate), sum(x / rate),
+                sum(x / rate) / sum(1 / rate) FILTER (WHERE x IS NOT NULL), list(x), list(1 / rate)
+            FROM (
+                SELECT *, unnest({query.bucket}) AS closed
+                FROM (SELECT *, epoch("at")::BIGINT - {BASE // SECOND} AS second FROM kept WHERE {query.where})
+            ) GROUP BY closed, device"""
         ).fetchall()
     results = {}
     for closed, device, read, size, total, mean, values, weights in found:
