@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer.testing
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from anabranch.cli.commands import app
@@ -17,6 +20,9 @@ from tests.waiting import PATIENCE_S
 
 CSV = "device,at,celsius\na,2026-01-01T00:00:00Z,1.5\nb,2026-01-01T00:00:01Z,2.5\na,2026-01-01T00:00:02Z,3.5\n"
 SCHEMA = "device:string, at:timestamp, celsius:double"
+
+# Typer's runner builds the command line anew for each call, which takes longer than some verbs.
+typer.testing._get_command = cache(get_command)
 
 
 class Outcome(NamedTuple):

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from inspect import cleandoc
 from typing import Annotated, Any, Final, NoReturn, TextIO
@@ -30,18 +31,24 @@ class _Commands(Mapping[str, Any]):
     """The commands by verb. A command's module is imported when the command is looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        verb = VERBS[name]
-        command: Any = get_command(getattr(import_module(f"anabranch.cli.{verb.module}"), verb.app))
-        command.name, command.rich_help_panel = name, verb.panel
-        _reflow(command)
-        add_shared_options(command)
-        return command
+        return _command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(VERBS)
 
     def __len__(self) -> int:
         return len(VERBS)
+
+
+@cache
+def _command(name: str) -> Any:
+    """The command of a verb. It is built once, also where several command lines are run in one process."""
+    verb = VERBS[name]
+    command: Any = get_command(getattr(import_module(f"anabranch.cli.{verb.module}"), verb.app))
+    command.name, command.rich_help_panel = name, verb.panel
+    _reflow(command)
+    add_shared_options(command)
+    return command
 
 
 def _reflow(command: Any) -> None:
