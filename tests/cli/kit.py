@@ -22,7 +22,7 @@ CSV = "device,at,celsius\na,2026-01-01T00:00:00Z,1.5\nb,2026-01-01T00:00:01Z,2.5
 SCHEMA = "device:string, at:timestamp, celsius:double"
 
 # Typer's runner builds the command line anew for each call, which takes longer than some verbs.
-typer.testing._get_command = cache(get_command)
+typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined]
 
 
 class Outcome(NamedTuple):

@@ -1,5 +1,5 @@
-"""What a process imports that only writes and reads events. Its first use of pandas takes longer than all of the rest, and
-a full garbage collection of pandas' objects stops a following reader."""
+"""What a process imports that only writes and reads events, and what a broker does. The first use of pandas takes longer
+than all of the rest, and a full garbage collection of pandas' objects stops a following reader."""
 
 from __future__ import annotations
 
@@ -27,3 +27,16 @@ def test_writing_and_reading_events_imports_no_large_library(tmp_path: Path) -> 
     command = [sys.executable, "-c", _WRITES_AND_READS, str(tmp_path / "store")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "dice True True\n\n"
+
+
+_SERVES = """
+import sys
+import anabranch.cli.serve
+import anabranch.server.run
+print(*sorted(each for each in ("pandas", "pyspark", "pyarrow.dataset", "sqlglot", "wasmtime") if each in sys.modules))
+"""
+
+
+def test_a_broker_imports_no_query_engine_which_its_query_processes_load_for_themselves() -> None:
+    done = subprocess.run([sys.executable, "-c", _SERVES], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "\n"

@@ -25,7 +25,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.messages import over_time
 from anabranch.query.sandbox import QueryLimits
-from anabranch.query.worker import BATCH, DONE, FAILED, HEADER, REQUEST, SCHEMA
+from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, REQUEST, SCHEMA
 from anabranch.store import Store
 from anabranch.store.addresses import MEMORY
 from anabranch.wire.errors import error_from_json

@@ -1,8 +1,7 @@
 """The process that runs queries of people who aren't trusted: `python -m anabranch.query.worker`.
 
 It opens the store itself, takes one request after the other from its stdin, and writes results to its stdout. Every request
-gets a database of its own. A frame is a byte for its kind, its length in 4 bytes (little-endian), and the content.
-`isolated.py` is the other end, and kills this process at a query's deadline.
+gets a database of its own. `isolated.py` is the other end, and kills this process at a query's deadline.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import struct
 import sys
 from base64 import b64decode
 from typing import Any, BinaryIO, Final
@@ -23,6 +21,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.engine import Query
 from anabranch.query.sandbox import QueryDatabase, QueryLimits
+from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, SCHEMA
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store, connect
 from anabranch.wire.errors import error_to_json
@@ -30,14 +29,6 @@ from anabranch.wire.errors import error_to_json
 with optional("a query", "query"):
     import duckdb
 
-__all__ = ["BATCH", "DONE", "FAILED", "HEADER", "REQUEST", "SCHEMA"]
-
-HEADER: Final = struct.Struct("<cI")
-REQUEST: Final = b"Q"
-SCHEMA: Final = b"S"  # with the number of parameters in the first 4 bytes
-BATCH: Final = b"B"
-DONE: Final = b"D"
-FAILED: Final = b"F"
 _PARENT_POLL_S: Final = 2.0
 # What the interpreter and its libraries may take in addition to the memory of the query.
 _OWN_BYTES: Final = 768 << 20
