@@ -116,3 +116,56 @@ SPREAD_OF = "aggregate spread(celsius double) -> double"
 def spread() -> bytes:
     """A module with the aggregate `spread`, of at most 6,000 groups at a time: its buffers begin above their states."""
     return module(SPREAD, memory='(memory (export "memory") 4)', alloc=ALLOC.replace("1024", "131072"))
+
+
+# Rows with a number above 2, with the double of it; at the end how many rows there were in all.
+OVER = (
+    "(global $seen (mut i32) (i32.const 0))"
+    + function(
+        "over",
+        """
+    (global.set $seen (i32.add (global.get $seen) (local.get $rows)))
+    (block $done
+      (loop $row
+        (br_if $done (i32.ge_u (local.get $n) (local.get $rows)))
+        (if (i64.gt_s (i64.load (local.get $in)) (i64.const 2))
+          (then
+            (i64.store offset=0x100000 (local.get $x) (i64.load (local.get $in)))
+            (f64.store offset=0x200000 (local.get $x) (f64.convert_i64_s (i64.shl (i64.load (local.get $in)) (i64.const 1))))
+            (local.set $x (i32.add (local.get $x) (i32.const 8)))))
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (local.set $in (i32.add (local.get $in) (i32.const 8)))
+        (br $row)))
+    (i32.store (local.get $out) (i32.const 0x100000))
+    (i32.store offset=16 (local.get $out) (i32.const 0x200000))
+    (i32.store offset=20 (local.get $batch) (i32.shr_u (local.get $x) (i32.const 3)))
+    (i32.const 0)""",
+    )
+    + function(
+        "over_end",
+        """
+    (i64.store (i32.const 0x100000) (i64.extend_i32_u (global.get $seen)))
+    (i32.store (local.get $out) (i32.const 0x100000))
+    (i32.store offset=16 (local.get $out) (i32.const 0x200000))
+    (i32.store offset=24 (local.get $out) (i32.const 0x2fff00)) ;; its validity: no bit is set, so it is null
+    (i32.store offset=20 (local.get $batch) (i32.const 1))
+    (i32.const 0)""",
+    )
+)
+OVER_OF = "over(n int64) -> table (n int64, twice double)"
+# The column as it is: the result lies where the argument does.
+ECHO = function(
+    "echo",
+    """
+    (i32.store (local.get $out) (local.get $in))
+    (i32.store offset=4 (local.get $out) (i32.load offset=28 (local.get $batch)))
+    (i32.store offset=8 (local.get $out) (i32.load offset=32 (local.get $batch)))
+    (i32.store offset=20 (local.get $batch) (local.get $rows))
+    (i32.const 0)""",
+)
+
+
+def over() -> bytes:
+    """A module with `over` and `echo`, which return tables."""
+    memory, alloc = '(memory (export "memory") 64)', ALLOC.replace("1024", "3145728")
+    return module(OVER, ECHO, memory=memory, alloc=alloc)

@@ -30,6 +30,10 @@ export class Column {
     store<u32>(this.offsets + (row << 2), bytes);
   }
 
+  isNull(row: u32): bool {
+    return this.validity != 0 && !(load<u8>(this.validity + (row >> 3)) & (<u8>1 << <u8>(row & 7)));
+  }
+
   /** Make a row of the result null. */
   setNull(row: u32): void {
     const at = this.validity + (row >> 3);
@@ -48,6 +52,16 @@ export class Batch {
 
   argument(number: u32): Column {
     return changetype<Column>(changetype<usize>(this) + 24 + number * 16);
+  }
+
+  /** A column of the table that a function returns. */
+  column(number: u32): Column {
+    return changetype<Column>(this.result.values + number * 16);
+  }
+
+  /** How many rows that table has. */
+  setRows(rows: u32): void {
+    this.result.size = rows;
   }
 }
 

@@ -63,3 +63,54 @@ export function geometric_mean_finish(batch: Batch): usize {
   }
   return 0;
 }
+
+let names: usize = 0, ends: usize = 0, degrees: usize = 0; // the rows that the last call returned
+let coldest: f64 = Infinity, frosts: u32 = 0; // of the micro-batch
+
+/** frost(name string, celsius double) -> table (name string, celsius double): the rows below 0, then the coldest of them. */
+export function frost(batch: Batch): usize {
+  const name = batch.argument(0), celsius = batch.argument(1);
+  reserve(name.size, batch.rows);
+  let rows: u32 = 0, end: u32 = 0;
+  for (let row: u32 = 0; row < batch.rows; row++) {
+    const t = celsius.get<f64>(row);
+    if (celsius.isNull(row) || t >= 0) continue;
+    const from = name.offset(row), bytes = name.offset(row + 1) - from;
+    memory.copy(names + end, name.values + from, bytes);
+    end += bytes;
+    store<f64>(degrees + (rows << 3), t);
+    store<u32>(ends + (++rows << 2), end);
+    coldest = Math.min(coldest, t);
+  }
+  frosts += rows;
+  return returned(batch, rows);
+}
+
+export function frost_end(batch: Batch): usize {
+  if (!frosts) return 0;
+  reserve(7, 1);
+  String.UTF8.encodeUnsafe(changetype<usize>("coldest"), 7, names);
+  store<f64>(degrees, coldest);
+  store<u32>(ends + 4, 7);
+  return returned(batch, 1);
+}
+
+function reserve(bytes: u32, rows: u32): void {
+  if (ends) {
+    heap.free(names);
+    heap.free(ends);
+    heap.free(degrees);
+  }
+  names = heap.alloc(max(bytes, 1));
+  ends = heap.alloc((rows + 1) << 2);
+  degrees = heap.alloc(rows << 3);
+  store<u32>(ends, 0);
+}
+
+function returned(batch: Batch, rows: u32): usize {
+  batch.column(0).values = <u32>names;
+  batch.column(0).offsets = <u32>ends;
+  batch.column(1).values = <u32>degrees;
+  batch.setRows(rows);
+  return 0;
+}

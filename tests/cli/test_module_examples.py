@@ -8,8 +8,16 @@ import subprocess
 from math import exp, log
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from anabranch.deployments.files import check_files
+from anabranch.runtime.tasks import ThreadTasks
+from anabranch.spark.pipelines.functions.check import check_code
+from anabranch.spark.pipelines.plan import functions_of, plan
+from anabranch.wasm.engine import WasmEngine
+from anabranch.wasm.signature import parse_signature
+from anabranch.wasm.table_function import WasmTableFunction
 from tests.cli.kit import Line
 from tests.npm import npm_folder
 
@@ -50,6 +58,34 @@ def test_the_example_computes_text_numbers_and_aggregates(weather: Line) -> None
 def test_the_example_refuses_with_its_reason(weather: Line) -> None:
     told = weather.refused("query", "SELECT wasm.dew_point(celsius, 101.0) FROM iot.weather")
     assert told == "the module's function dew_point failed: the humidity is above 0 and at most 100 percent"
+
+
+def test_the_example_has_a_handler() -> None:
+    signature = parse_signature("frost(name string, celsius double) -> table (name string, celsius double)")
+    engine = WasmEngine(ThreadTasks())
+    frost = WasmTableFunction(engine, engine.compile((FOLDER / "weather.wasm").read_bytes()), signature)
+    batches = [
+        pa.record_batch({"name": pa.array(names, pa.string()), "celsius": pa.array(celsius, pa.float64())})
+        for names, celsius in ((["Süd", "a", None, "b"], [-1.5, 0.0, -2.0, None]), (["north gate"], [-0.5]))
+    ]
+    found = pa.Table.from_batches(frost(batches), frost.schema)
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        ("Süd", -1.5),
+        ("", -2.0),
+        ("north gate", -0.5),
+        ("coldest", -2.0),
+    ]
+    assert list(frost(batches[:0])) == []
+    sql = (FOLDER / "frost.sql").read_text()
+    steps = plan(sql, {}, check_files({"weather.wasm": (FOLDER / "weather.wasm").read_bytes()}))
+    check_code(functions_of(steps), {"weather.wasm": (FOLDER / "weather.wasm").read_bytes()})
+    engine.close()
+
+
+def test_a_stores_modules_have_no_handlers(weather: Line) -> None:
+    signature = "frost(name string, celsius double) -> table (name string, celsius double)"
+    told = weather.refused("modules", "add", "weather", FOLDER / "weather.wasm", "--signature", signature)
+    assert told.startswith("frost returns a table, so it can only be the handler of a deployed query")
 
 
 def test_the_readme_has_the_signatures() -> None:

@@ -14,7 +14,8 @@ from anabranch.errors import InvalidSql, PipelineFailed
 from anabranch.spark.pipelines.run import run
 from anabranch.spark.queries.validate import validate
 from tests.spark.pipelines import new_store, put, rows
-from tests.wasm_modules import heat
+from tests.wasm_modules import function as wasm_function
+from tests.wasm_modules import heat, module, over
 from tests.wheels import wheel
 
 if TYPE_CHECKING:
@@ -159,6 +160,40 @@ def test_a_handler_gets_each_micro_batch_as_a_whole(spark: SparkSession, store: 
     once(store, spark, sql)
     info = store.streams.get("out/alerts")
     assert (len(rows(store, "out/alerts")), info.schema.key, info.schema.time) == (4, "device", "at")
+
+
+def test_a_handler_in_webassembly_gets_each_micro_batch_in_an_instance_of_its_own(
+    spark: SparkSession, store: ab.Store
+) -> None:
+    sql = (
+        "CREATE FUNCTION over(n BIGINT) RETURNS TABLE (n BIGINT, twice DOUBLE) AS WASM 'many:over';"
+        "CREATE STREAM out.many WITH (handler = over) INTO out.last WHEN twice IS NULL AS "
+        "SELECT device, CAST(celsius AS INT) AS n FROM STREAM iot.sensors"
+    )
+    put(store, range(6))
+    once(store, spark, sql, {"many.wasm": over()})
+    put(store, [4])
+    once(store, spark, sql, {"many.wasm": over()})
+    assert sorted((row["n"], row["twice"]) for row in rows(store, "out/many")) == [
+        (3, 6.0),
+        (4, 8.0),
+        (4, 8.0),
+        (5, 10.0),
+    ]
+    assert [row["n"] for row in rows(store, "out/last")] == [6, 1], "how many rows each micro-batch had"
+
+
+@pytest.mark.slow
+def test_a_handler_in_webassembly_that_fails_ends_the_run_with_one_line(spark: SparkSession, store: ab.Store) -> None:
+    put(store, range(3))
+    sql = (
+        "CREATE FUNCTION f(celsius DOUBLE) RETURNS TABLE (n BIGINT) AS WASM 'bad:f';"
+        "CREATE STREAM out.a WITH (handler = f) AS SELECT celsius FROM STREAM iot.sensors"
+    )
+    with pytest.raises(
+        PipelineFailed, match=r"^pipeline 'q' failed at out/a: the module's function f failed: .*unreachable"
+    ):
+        once(store, spark, sql, {"bad.wasm": module(wasm_function("f", "unreachable"))})
 
 
 @pytest.mark.slow

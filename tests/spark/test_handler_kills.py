@@ -20,7 +20,7 @@ import anabranch as ab
 from tests.spark.hosts import PATIENCE_S, HostProcess, driver_of, kill_driver
 from tests.spark.pipelines import SOURCE, new_store, put, rows
 from tests.waiting import until
-from tests.wasm_modules import heat
+from tests.wasm_modules import ECHO, FAHRENHEIT, module
 from tests.wheels import wheel
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(3000)]
@@ -52,6 +52,8 @@ SELECT device, at, celsius FROM STREAM iot.sensors;
 WASM_SQL = """
 CREATE FUNCTION fahrenheit(celsius DOUBLE) RETURNS DOUBLE AS WASM 'heat:score';
 CREATE STREAM out.heat WITH (key = device) AS SELECT device, at, fahrenheit(celsius) AS f FROM STREAM iot.sensors;
+CREATE FUNCTION echo(at TIMESTAMP) RETURNS TABLE (at TIMESTAMP) AS WASM 'heat:echo';
+CREATE STREAM out.echo WITH (handler = echo) AS SELECT at FROM STREAM iot.sensors;
 """
 KILLS = 6
 
@@ -152,6 +154,7 @@ def check(store: ab.Store) -> None:
     assert counted(store, "out/heat", "f") == Counter(
         {(device, at, celsius * 1.8 + 32): n for (device, at, celsius), n in source.items()}
     )
+    assert Counter(row["at"] for row in rows(store, "out/echo")) == Counter(row["at"] for row in rows(store, SOURCE))
     sizes: Counter[int] = Counter()
     said = {}
     for stream in ("out/alerts", "out/hot"):
@@ -181,7 +184,7 @@ def test_kills_of_drivers_workers_and_the_host_leave_a_handlers_results_exactly_
     killed: Counter[str] = Counter()
     try:
         store.queries.deploy("alerts", SQL, files=files, trigger="500ms")
-        store.queries.deploy("heat", WASM_SQL, files={"heat.wasm": heat()}, trigger="500ms")
+        store.queries.deploy("heat", WASM_SQL, files={"heat.wasm": module(FAHRENHEIT, ECHO)}, trigger="500ms")
         host.wait(partial(is_beyond, store, (0, 0)))
         kinds = ["handler", "handler", "driver", "host", *chance.choices(["worker", "driver"], k=KILLS - 4)]
         chance.shuffle(kinds)
@@ -204,6 +207,7 @@ def test_kills_of_drivers_workers_and_the_host_leave_a_handlers_results_exactly_
         load.end()
         written = len(rows(store, SOURCE))
         host.wait(partial(is_beyond, store, (written - 1, written - 1)))
+        host.wait(lambda: len(rows(store, "out/echo")) >= written)
         check(store)
     finally:
         load.end()

@@ -11,7 +11,7 @@ from anabranch.catalog.port import Writing
 from anabranch.catalog.state.module_code import MODULE_CODE
 from anabranch.catalog.state.module_version import ModuleVersion
 from anabranch.core.display import Displayed
-from anabranch.errors import Conflict, ModuleNotFound, TooLarge
+from anabranch.errors import Conflict, InvalidArgument, ModuleNotFound, TooLarge
 from anabranch.model.ids import Micros
 from anabranch.model.names import check_plain_name
 from anabranch.modules.record import (
@@ -112,9 +112,15 @@ class Modules(Displayed):
 
         engine = WasmEngine(self._changes.runtime.tasks)
         try:
-            return check_module(engine, code, signatures)
+            functions = check_module(engine, code, signatures)
         finally:
             engine.close()
+        if table := next((each for each in functions if each.table is not None), None):
+            raise InvalidArgument(
+                f"{table.name} returns a table, so it can only be the handler of a deployed query, which has its module by "
+                "--wasm; the functions of a store's modules return a value for each row"
+            )
+        return functions
 
 
 def _refuse_others(versions: Sequence[ModuleVersion], name: str, functions: Sequence[FunctionSignature]) -> None:

@@ -11,6 +11,7 @@ from anabranch.wasm.engine import WasmEngine
 from anabranch.wasm.function import BEGIN, FINISH, UPDATE
 from anabranch.wasm.sections import custom_section
 from anabranch.wasm.signature import FunctionSignature, parse_signatures
+from anabranch.wasm.table_function import END
 
 with optional("running WebAssembly modules", "wasm"):
     import wasmtime
@@ -41,6 +42,8 @@ def check_module(engine: WasmEngine, code: bytes, signatures: Sequence[str] = ()
         for name in exports_of(signature):
             takes = "a number of groups" if name.endswith(BEGIN) and signature.aggregate else "the address of a batch"
             _check(exports, name, *_BATCH, f"takes {takes} and returns 0")
+        if signature.table is not None and signature.name + END in exports:
+            _check(exports, signature.name + END, *_BATCH, "takes the address of a batch and returns 0")
     return found
 
 

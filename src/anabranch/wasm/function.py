@@ -30,7 +30,7 @@ class WasmFunction:
         """`signature` is one that `check_module` has found in the module."""
         self._engine = engine
         self._module = module
-        self._signature = signature
+        self.signature = signature
         self._changed = engine.tasks.condition()
         self._idle: list[WasmInstance] = []
         self._used = 0
@@ -40,7 +40,7 @@ class WasmFunction:
         An aggregate takes lists of these types, of which each is a group; rows with a null are left out. Raises ModuleFailed, and Closed once the engine is closed."""
         instance = self._take()
         try:
-            work = self._aggregate if self._signature.aggregate else self._map
+            work = self._aggregate if self.signature.aggregate else self._map
             results = [work(instance, part) for part in _parts(columns)]
         except BaseException:
             self._put_back(None)
@@ -48,20 +48,20 @@ class WasmFunction:
                 raise Closed("query") from None
             raise
         self._put_back(instance)
-        return pa.chunked_array(results, self._signature.result)
+        return pa.chunked_array(results, self.signature.result)
 
     def _map(self, instance: WasmInstance, part: list[pa.Array]) -> pa.Array:
-        return instance.call(self._signature.name, len(part[0]), part, self._signature.result)
+        return instance.call(self.signature.name, len(part[0]), part, self.signature.result)
 
     def _aggregate(self, instance: WasmInstance, part: list[pa.ListArray]) -> pa.Array:
         """Each row of the lists is a group."""
-        name, groups = self._signature.name, len(part[0])
+        name, groups = self.signature.name, len(part[0])
         instance.invoke(name + BEGIN, groups)
         rows = _rows_of_groups(part)
         for start in range(0, len(rows), limits.MODULE_ROWS_MAX):
             piece = [column.chunk(0) for column in rows.slice(start, limits.MODULE_ROWS_MAX).columns]
             instance.call(name + UPDATE, len(piece[0]), piece)
-        return instance.call(name + FINISH, groups, (), self._signature.result)
+        return instance.call(name + FINISH, groups, (), self.signature.result)
 
     def _take(self) -> WasmInstance:
         with self._changed:
@@ -71,7 +71,7 @@ class WasmFunction:
             if self._idle:
                 return self._idle.pop()
         try:
-            return WasmInstance(self._engine, self._module, self._signature.name)
+            return WasmInstance(self._engine, self._module, self.signature.name)
         except BaseException:
             self._put_back(None)
             raise

@@ -78,11 +78,7 @@ class WasmInstance:
         if not rows and result is not None:
             return pa.array([], result)
         laid = [lay_out(column) for column in arguments]
-        columns = [self._put(f"argument {number}", each) for number, each in enumerate(laid)]
-        room = self._result_room(rows, result)
-        head = [rows, len(columns), *room, *(part for column in columns for part in column)]
-        batch = self._room(_BATCH, len(head) * 4)
-        self._write(batch, struct.pack(f"<{len(head)}I", *head))
+        batch = self._put_batch(rows, laid, self._result_room(rows, result))
         self._invoke(export, rows, batch)
         if result is None:
             return None
@@ -90,7 +86,33 @@ class WasmInstance:
         if null_if_null:
             for each in laid:
                 nulls = both(nulls, each.validity)
-        return self._taken(export, rows, result, batch, nulls)
+        return self._taken(rows, result, batch + _HEAD_BYTES, nulls)
+
+    def call_table(
+        self, export: str, rows: int, arguments: Sequence[pa.Array], schema: pa.Schema, *, work: int = 0
+    ) -> pa.RecordBatch:
+        """Call a function with a batch of these columns, and return the rows that it makes of them, any number. It may execute
+        instructions for `work` rows more than it is given. Raises ModuleFailed."""
+        laid = [lay_out(column) for column in arguments]
+        columns_bytes = len(schema) * _COLUMN_BYTES
+        columns_at = self._room("result columns", columns_bytes)
+        self._write(columns_at, bytes(columns_bytes))
+        batch = self._put_batch(rows, laid, (columns_at, 0, 0, 0))
+        self._invoke(export, rows + work, batch)
+        *_, made = self._column(batch + _HEAD_BYTES)
+        if made > limits.MODULE_TABLE_ROWS_MAX:
+            raise ModuleFailed(
+                self._name, f"it returned {made:,} rows at once, over the limit of {limits.MODULE_TABLE_ROWS_MAX:,}"
+            )
+        found: list[pa.Array] = []
+        for number, field in enumerate(schema):
+            found.append(self._taken(made, field.type, columns_at + number * _COLUMN_BYTES, None))
+            # Columns may lie one over another in the module's memory, but not here.
+            if sum(column.nbytes for column in found) > limits.MODULE_MEMORY_BYTES_MAX:
+                raise ModuleFailed(
+                    self._name, f"it returned more than {limits.MODULE_MEMORY_BYTES_MAX // _MIB} MiB at once"
+                )
+        return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def invoke(self, export: str, value: int) -> None:
         """Call a function of one number that returns 0, or the address of a message. Raises ModuleFailed."""
@@ -178,6 +200,14 @@ class WasmInstance:
             self._write(validity, laid.validity)
         return values, offsets, validity, size
 
+    def _put_batch(self, rows: int, laid: Sequence[Laid], result: tuple[int, int, int, int]) -> int:
+        """The address of a batch with these arguments, which are put into memory too."""
+        columns = [self._put(f"argument {number}", each) for number, each in enumerate(laid)]
+        head = [rows, len(columns), *result, *(part for column in columns for part in column)]
+        batch = self._room(_BATCH, len(head) * 4)
+        self._write(batch, struct.pack(f"<{len(head)}I", *head))
+        return batch
+
     def _result_room(self, rows: int, result: pa.DataType | None) -> tuple[int, int, int, int]:
         if result is None:
             return 0, 0, 0, 0
@@ -191,9 +221,14 @@ class WasmInstance:
         self._write(offsets, bytes(4))
         return 0, offsets, validity, 0
 
-    def _taken(self, export: str, rows: int, result: pa.DataType, batch: int, nulls: bytes | None) -> pa.Array:
-        column = self._read(batch + _HEAD_BYTES, _COLUMN_BYTES, "its result")
-        at, offsets_at, validity_at, _ = struct.unpack("<4I", column)
+    def _column(self, address: int) -> tuple[int, int, int, int]:
+        """The addresses of its values, offsets and validity, and its size."""
+        found: tuple[int, int, int, int] = struct.unpack("<4I", self._read(address, _COLUMN_BYTES, "its result"))
+        return found
+
+    def _taken(self, rows: int, result: pa.DataType, column: int, nulls: bytes | None) -> pa.Array:
+        """The column that a function has written, by the address of its description."""
+        at, offsets_at, validity_at, _ = self._column(column)
         valid = self._read(validity_at, -(-rows // 8), "the validity of its result") if validity_at else None
         if valid is not None and valid.count(0xFF) == len(valid):
             valid = None

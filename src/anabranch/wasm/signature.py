@@ -1,9 +1,10 @@
-"""Signatures of a module's functions: `score(celsius double, factor double) -> double`."""
+"""Signatures of a module's functions: `score(celsius double, factor double) -> double`, or
+`alerts(device string, celsius double) -> table (device string, text string)`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,25 +15,35 @@ from anabranch.core.schema_text import parse_type
 from anabranch.errors import InvalidArgument
 from anabranch.wasm.columns import NAMES, name_of
 
-_SIGNATURE = re.compile(r"\s*(aggregate\s+)?(\w+)\s*\(([^()]*)\)\s*->\s*(\w+)\s*\Z", re.IGNORECASE)
-_ARGUMENT = re.compile(r"\s*(\w+)\s*:?\s+(\w+)\s*\Z|\s*(\w+)\s*:\s*(\w+)\s*\Z")
+_SIGNATURE = re.compile(
+    r"\s*(aggregate\s+)?(\w+)\s*\(([^()]*)\)\s*->\s*(?:(\w+)|table\s*\(([^()]*)\))\s*\Z", re.IGNORECASE
+)
+_NAMED_TYPE = re.compile(r"\s*(\w+)\s*:?\s+(\w+)\s*\Z|\s*(\w+)\s*:\s*(\w+)\s*\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_EXPECTED: Final = "expected NAME(COLUMN TYPE, …) -> TYPE"
+_EXPECTED: Final = "expected NAME(COLUMN TYPE, …) -> TYPE, or -> TABLE (COLUMN TYPE, …)"
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """A function over columns: the names and types of its arguments, and the type of its result. An `aggregate` makes one
-    value of the rows of each group."""
+    """A function over columns: the names and types of its arguments, and the type of its result, which is a struct if it
+    returns a table. An `aggregate` makes one value of the rows of each group."""
 
     name: str
     arguments: tuple[tuple[str, pa.DataType], ...]
     result: pa.DataType
     aggregate: bool = False
 
+    @property
+    def table(self) -> pa.Schema | None:
+        """The columns of the table that it returns; None for a function that returns a value for each row, or each group."""
+        return pa.schema(self.result.fields) if isinstance(self.result, pa.StructType) else None
+
     def __str__(self) -> str:
-        arguments = ", ".join(f"{name} {name_of(kind)}" for name, kind in self.arguments)
-        return f"{'aggregate ' * self.aggregate}{self.name}({arguments}) -> {name_of(self.result)}"
+        table = self.table
+        result = (
+            name_of(self.result) if table is None else f"table ({_columns(zip(table.names, table.types, strict=True))})"
+        )
+        return f"{'aggregate ' * self.aggregate}{self.name}({_columns(self.arguments)}) -> {result}"
 
 
 def parse_signature(text: str) -> FunctionSignature:
@@ -40,8 +51,7 @@ def parse_signature(text: str) -> FunctionSignature:
     match = _SIGNATURE.match(text)
     if match is None:
         raise InvalidArgument(f"'{text:.200}' is not a signature: {_EXPECTED}")
-    name, listed = match[2], [each for each in match[3].split(",") if match[3].strip()]
-    arguments = tuple(_argument(each, text) for each in listed)
+    name, arguments = match[2], _named_types(match[3], text)
     if not 1 <= len(arguments) <= limits.MODULE_ARGUMENTS_MAX:
         raise InvalidArgument(
             f"{name} has {len(arguments)} arguments; a function has 1 to {limits.MODULE_ARGUMENTS_MAX}: {_EXPECTED}"
@@ -50,7 +60,11 @@ def parse_signature(text: str) -> FunctionSignature:
         raise InvalidArgument(
             f"'{name:.200}' can't name a function: expected at most {limits.NAME_CHARS_MAX} letters, digits and '_'"
         )
-    return FunctionSignature(name, arguments, _kind(match[4]), bool(match[1]))
+    if match[4] is not None:
+        return FunctionSignature(name, arguments, _kind(match[4]), bool(match[1]))
+    if match[1]:
+        raise InvalidArgument(f"{name} is an aggregate, which returns a value for each group and not a table")
+    return FunctionSignature(name, arguments, pa.struct(_checked_columns(name, _named_types(match[5], text))))
 
 
 def parse_signatures(texts: Sequence[str]) -> tuple[FunctionSignature, ...]:
@@ -65,10 +79,28 @@ def parse_signatures(texts: Sequence[str]) -> tuple[FunctionSignature, ...]:
     return tuple(found.values())
 
 
-def _argument(text: str, whole: str) -> tuple[str, pa.DataType]:
-    match = _ARGUMENT.match(text)
+def _columns(columns: Iterable[tuple[str, pa.DataType]]) -> str:
+    return ", ".join(f"{name} {name_of(kind)}" for name, kind in columns)
+
+
+def _checked_columns(name: str, columns: tuple[tuple[str, pa.DataType], ...]) -> tuple[tuple[str, pa.DataType], ...]:
+    if not 1 <= len(columns) <= limits.MODULE_COLUMNS_MAX:
+        raise InvalidArgument(
+            f"the table of {name} has {len(columns)} columns; expected 1 to {limits.MODULE_COLUMNS_MAX}: {_EXPECTED}"
+        )
+    if len({column.lower() for column, _ in columns}) < len(columns):
+        raise InvalidArgument(f"two columns of the table of {name} have the same name")
+    return columns
+
+
+def _named_types(text: str, whole: str) -> tuple[tuple[str, pa.DataType], ...]:
+    return tuple(_named_type(each, whole) for each in text.split(",")) if text.strip() else ()
+
+
+def _named_type(text: str, whole: str) -> tuple[str, pa.DataType]:
+    match = _NAMED_TYPE.match(text)
     if match is None:
-        raise InvalidArgument(f"'{text.strip():.200}' is not an argument in '{whole:.200}': {_EXPECTED}")
+        raise InvalidArgument(f"'{text.strip():.200}' is not a name with a type in '{whole:.200}': {_EXPECTED}")
     return match[1] or match[3], _kind(match[2] or match[4])
 
 

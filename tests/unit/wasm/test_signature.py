@@ -34,7 +34,7 @@ def test_every_type_has_a_name_that_is_read_back(name: str) -> None:
         ("score(celsius double)", "is not a signature"),
         ("score() -> double", "score has 0 arguments"),
         (f"score({', '.join(f'a{n} double' for n in range(17))}) -> double", "score has 17 arguments"),
-        ("score(double) -> double", "'double' is not an argument"),
+        ("score(double) -> double", "'double' is not a name with a type"),
         ("score(x wide) -> double", "unknown type 'wide'"),
         ("score(x decimal) -> double", "unexpected in the schema"),
         ("1score(x double) -> double", "can't name a function"),

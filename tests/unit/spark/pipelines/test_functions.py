@@ -10,7 +10,7 @@ from anabranch.spark.pipelines.functions.check import check_code
 from anabranch.spark.pipelines.plan import Step, functions_of, plan
 from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.queries.upgrade import compare, is_stateless
-from tests.wasm_modules import heat
+from tests.wasm_modules import heat, over
 from tests.wheels import wheel
 
 WHEEL = "scoring-1.0-py3-none-any.whl"
@@ -90,10 +90,6 @@ def test_a_statement_has_the_functions_that_it_uses() -> None:
         ("CREATE FUNCTION f(a INT) RETURNS INT AS PYTHON 'a.:b'", "line 1: expected 'module:function'"),
         ("CREATE FUNCTION f(a INT) RETURNS INT AS PYTHON 'a:b.c'", "line 1: expected 'module:function'"),
         ("CREATE FUNCTION f(a INT) RETURNS INT AS WASM '../a:b'", "line 1: expected 'module:function'"),
-        (
-            "CREATE FUNCTION f(a INT) RETURNS TABLE (a INT) AS WASM 'a:b'",
-            "a function that returns a table is PYTHON or ARROW",
-        ),
         ("CREATE FUNCTION f(a INT) RETURNS INT AS PYTHON 'a:b' x", "line 1: expected ; after the declaration"),
         ("CREATE FUNCTION sum(a INT) RETURNS INT AS PYTHON 'a:b'", "line 1: 'sum' is a function of SQL already"),
         ("CREATE FUNCTION window(a INT) RETURNS INT AS PYTHON 'a:b'", "line 1: 'window' is a function of SQL already"),
@@ -146,6 +142,11 @@ def test_other_code_is_another_statement() -> None:
 
 
 def test_other_code_of_a_handler_is_another_statement() -> None:
+    wasm = "CREATE FUNCTION echo(device STRING) RETURNS TABLE (device STRING) AS WASM 'many:echo';"
+    of_wasm = [
+        fingerprint(wasm + HANDLED.replace("Alerts", "echo"), {"many.wasm": code}) for code in (over(), over(), heat())
+    ]
+    assert of_wasm[0] == of_wasm[1] != of_wasm[2]
     first = fingerprint(ALERTS + HANDLED)
     assert fingerprint(ALERTS + HANDLED.replace("Alerts", "alerts")) == first
     assert fingerprint(ALERTS + HANDLED, {**FILES, "model.json": b"[]"}) != first
@@ -169,6 +170,8 @@ def test_code_that_is_there() -> None:
     check(SCORE + USE, FILES)
     heated = "CREATE FUNCTION f(x DOUBLE) RETURNS DOUBLE AS WASM 'heat:score';" + USE.replace("score(", "f(")
     check(heated, {"heat.wasm": heat()})
+    handler = "CREATE FUNCTION echo(device STRING) RETURNS TABLE (device STRING) AS WASM 'many:echo';"
+    check(handler + HANDLED.replace("Alerts", "echo"), {"many.wasm": over()})
     package = {"p-1-py3-none-any.whl": wheel({"scoring/model/__init__.py": ""}, name="p")}
     check(SCORE + USE, package)
 
@@ -193,6 +196,17 @@ def test_code_that_is_there() -> None:
             + USE,
             {"heat.wasm": heat()},
             "line 1: .*can't take or return ARRAY<DOUBLE>",
+        ),
+        (
+            ALERTS.replace("ARROW 'alerts:of", "WASM 'many:of") + HANDLED,
+            {"many.wasm": over()},
+            "line 1: many.wasm: the module does not export the function 'of'",
+        ),
+        (
+            ALERTS.replace("ARROW 'alerts:of", "WASM 'many:echo").replace("text STRING", "text DECIMAL(5, 2)")
+            + HANDLED,
+            {"many.wasm": over()},
+            r"line 1: .*can't take or return DECIMAL\(5, 2\)",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 import pyarrow as pa
@@ -20,7 +20,21 @@ import pyarrow as pa
 from anabranch.errors import FunctionFailed, InvalidArgument
 from anabranch.runtime.tasks import ThreadTasks
 
-__all__ = ["PYTHON", "RESOURCES", "FunctionTarget", "arrow_call", "batch_call", "pandas_call", "resource", "wasm_call"]
+if TYPE_CHECKING:
+    from anabranch.wasm.function import WasmFunction
+    from anabranch.wasm.table_function import WasmTableFunction
+
+__all__ = [
+    "PYTHON",
+    "RESOURCES",
+    "FunctionTarget",
+    "arrow_call",
+    "batch_call",
+    "pandas_call",
+    "resource",
+    "wasm_batch_call",
+    "wasm_call",
+]
 
 PYTHON: Final = "python"
 RESOURCES: Final = "resources"
@@ -101,13 +115,25 @@ def wasm_call(name: str, code: bytes, signature: str) -> Callable[..., pa.Array]
     """A function of a WebAssembly module over Arrow arrays."""
 
     def call(*columns: pa.Array) -> pa.Array:
-        function, kinds, result = _wasm_function(code, signature)
+        function = _wasm_function(code, signature)
+        kinds = [kind for _, kind in function.signature.arguments]
         cast = [pa.chunked_array([each.cast(kind)], kind) for each, kind in zip(columns, kinds, strict=True)]
         if not len(columns[0]):
-            return pa.array([], result)
+            return pa.array([], function.signature.result)
         return function(cast).combine_chunks()
 
     call.__name__ = name
+    return call
+
+
+def wasm_batch_call(code: bytes, signature: str, schema: pa.Schema) -> Callable[..., Any]:
+    """A function of a WebAssembly module over the rows of a micro-batch, which it gets a batch after the other. It returns rows
+    with the columns of the schema."""
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for made in _wasm_table_function(code, signature)(batches):
+            yield from pa.Table.from_batches([made]).cast(schema).to_batches()
+
     return call
 
 
@@ -120,15 +146,23 @@ def _batch() -> int:
 
 
 @cache
-def _wasm_function(code: bytes, signature: str) -> tuple[Any, tuple[pa.DataType, ...], pa.DataType]:
+def _wasm_function(code: bytes, signature: str) -> WasmFunction:
     from anabranch.wasm.engine import WasmEngine
     from anabranch.wasm.function import WasmFunction
     from anabranch.wasm.signature import parse_signature
 
     engine = WasmEngine(ThreadTasks())
-    parsed = parse_signature(signature)
-    kinds = tuple(kind for _, kind in parsed.arguments)
-    return WasmFunction(engine, engine.compile(code), parsed), kinds, parsed.result
+    return WasmFunction(engine, engine.compile(code), parse_signature(signature))
+
+
+@cache
+def _wasm_table_function(code: bytes, signature: str) -> WasmTableFunction:
+    from anabranch.wasm.engine import WasmEngine
+    from anabranch.wasm.signature import parse_signature
+    from anabranch.wasm.table_function import WasmTableFunction
+
+    engine = WasmEngine(ThreadTasks())
+    return WasmTableFunction(engine, engine.compile(code), parse_signature(signature))
 
 
 def _loaded(target: FunctionTarget) -> Callable[..., Any]:

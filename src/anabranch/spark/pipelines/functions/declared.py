@@ -39,7 +39,7 @@ _SPARK_NAME: Final = re.compile(rf"\b{SPARK_PREFIX}[0-9a-f]{{12}}_")
 @dataclass(frozen=True, slots=True)
 class DeclaredFunction:
     """A function as declared on `line`. `arguments` have names and SQL types. It returns a value of the SQL type `result`
-    for each row, or a table with `columns`, which have names and types too: then it handles micro-batches as a whole.
+    for each row, or a table with `columns`, which have names and types too: then it handles whole micro-batches.
     `spark_name` is what Spark knows it by, and `archive` the name of the unpacked code, if it was deployed with Python code."""
 
     name: str
@@ -62,14 +62,23 @@ class DeclaredFunction:
 def wasm_signature(function: DeclaredFunction) -> str:
     """The signature of a module's function; see `anabranch.wasm.signature`. Raises InvalidSql for types that modules don't
     know."""
-    kinds = [*(kind for _, kind in function.arguments), str(function.result)]
-    if bad := next((kind for kind in kinds if kind.upper() not in _WASM_TYPES), None):
+    returns = f"table ({_wasm_columns(function, function.columns)})"
+    if function.result is not None:
+        returns = _wasm_type(function, function.result)
+    return f"{function.function}({_wasm_columns(function, function.arguments)}) -> {returns}"
+
+
+def _wasm_columns(function: DeclaredFunction, columns: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{name} {_wasm_type(function, kind)}" for name, kind in columns)
+
+
+def _wasm_type(function: DeclaredFunction, kind: str) -> str:
+    found = _WASM_TYPES.get(kind.upper())
+    if found is None:
         raise InvalidSql(
-            f"a WebAssembly module can't take or return {bad}; expected {', '.join(_WASM_TYPES)}", line=function.line
+            f"a WebAssembly module can't take or return {kind}; expected {', '.join(_WASM_TYPES)}", line=function.line
         )
-    names = [_WASM_TYPES[kind.upper()] for kind in kinds]
-    takes = ", ".join(f"{name} {kind}" for (name, _), kind in zip(function.arguments, names, strict=False))
-    return f"{function.function}({takes}) -> {names[-1]}"
+    return found
 
 
 def without_spark_names(text: str) -> str:

@@ -29,23 +29,26 @@ __all__ = ["handled", "install"]
 
 _RAW: Final = "_raw"
 _lock = threading.Lock()
-_installed: dict[str, set[str]] = {}  # archives and Spark's names of functions that have their code, by application
+# By application: the archives, and the functions that have their code by Spark's name, with their modules if they are handlers.
+_installed: dict[str, dict[str, bytes]] = {}
 
 
 def install(spark: SparkSession, functions: Sequence[DeclaredFunction], files: Mapping[str, bytes] | None) -> None:
     """Make functions known to the session, with their code from these files, by name. With None they are only good for
     checking statements, and replace no function that exists with its code. Raises InvalidSql, MissingExtra."""
     with _lock:
-        known = _installed.setdefault(spark.sparkContext.applicationId, set())
-        for archive in {each.archive for each in functions if each.archive is not None} - known:
+        known = _installed.setdefault(spark.sparkContext.applicationId, {})
+        for archive in {each.archive for each in functions if each.archive is not None} - known.keys():
             if files is not None:
                 _add_archive(spark, archive, files)
-                known.add(archive)
+                known[archive] = b""
         for function in functions:
-            if not function.of_batches and function.spark_name not in known:
+            if function.spark_name in known:
+                continue
+            if not function.of_batches:
                 _register(spark, function, files or {})
-                if files is not None:
-                    known.add(function.spark_name)
+            if files is not None:
+                known[function.spark_name] = _module(function, files) if function.of_batches else b""
 
 
 def _register(spark: SparkSession, function: DeclaredFunction, files: Mapping[str, bytes]) -> None:
@@ -75,13 +78,18 @@ def handled(frame: DataFrame, function: DeclaredFunction) -> DataFrame:
     try:
         wanted = frame.select(*(sql.col(f"`{name}`").cast(kind).alias(name) for name, kind in function.arguments))
         schema = _ddl(function.columns)
-        call = calls.batch_call(
-            _target(function), _arrow(schema), _arrow(wanted.schema), arrow=function.language == "ARROW"
-        )
+        call = _batch_call(frame.sparkSession, function, _arrow(wanted.schema), _arrow(schema))
         # One partition, so that the function is called once for a micro-batch, with its rows in the order of the sources.
         return wanted.coalesce(1).mapInArrow(call, schema)
     except PySparkException as exc:
         raise InvalidSql(explain(exc), line=function.line) from exc
+
+
+def _batch_call(spark: SparkSession, function: DeclaredFunction, given: pa.Schema, schema: pa.Schema) -> Any:
+    if function.language != "WASM":
+        return calls.batch_call(_target(function), schema, given, arrow=function.language == "ARROW")
+    code = _installed.get(spark.sparkContext.applicationId, {}).get(function.spark_name, b"")
+    return calls.wasm_batch_call(code, wasm_signature(function), schema)
 
 
 def _udf(function: DeclaredFunction, files: Mapping[str, bytes]) -> Any:
@@ -93,8 +101,12 @@ def _udf(function: DeclaredFunction, files: Mapping[str, bytes]) -> Any:
         return over_pandas(calls.pandas_call(_target(function)), kind)
     if function.language == "ARROW":
         return over_arrow(calls.arrow_call(_target(function), to_arrow_type(kind, timezone="UTC")), kind)
-    code = files.get(f"{function.module}.wasm", b"")
-    return over_arrow(calls.wasm_call(function.name, code, wasm_signature(function)), kind)
+    return over_arrow(calls.wasm_call(function.name, _module(function, files), wasm_signature(function)), kind)
+
+
+def _module(function: DeclaredFunction, files: Mapping[str, bytes]) -> bytes:
+    """The WebAssembly module that it is in; empty if it is in Python, or for checking statements only."""
+    return files.get(f"{function.module}.wasm", b"") if function.language == "WASM" else b""
 
 
 def _target(function: DeclaredFunction) -> calls.FunctionTarget:

@@ -29,7 +29,7 @@ from anabranch.spark.pipelines.sql_tokens import word_of
 
 __all__ = ["declared_functions", "is_function"]
 
-_EXPECTED: Final = "expected CREATE FUNCTION name(column TYPE, …) RETURNS TYPE AS PYTHON|ARROW|WASM 'module:function'"
+_EXPECTED: Final = "expected CREATE FUNCTION name(column TYPE, …) RETURNS TYPE | TABLE (column TYPE, …) AS PYTHON|ARROW|WASM 'module:function'"
 _LANGUAGES: Final[Mapping[str, Language]] = {"PYTHON": "PYTHON", "ARROW": "ARROW", "WASM": "WASM"}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z", re.ASCII)
@@ -72,8 +72,8 @@ def _created_function(cursor: Cursor, files: Sequence[QueryFile]) -> DeclaredFun
         result = _type(cursor, ("AS",))
     _need(cursor, "AS")
     language = _LANGUAGES.get(cursor.word())
-    if language is None or (columns and language == "WASM"):
-        cursor.fail(_EXPECTED if language is None else "a function that returns a table is PYTHON or ARROW")
+    if language is None:
+        cursor.fail(_EXPECTED)
     cursor.at += 1
     module, function = _target(cursor, language)
     if cursor.peek() is not None:
