@@ -25,6 +25,9 @@ _GOLDEN: Final = 0x9E3779B97F4A7C15  # 2**64 / φ: its multiples are spread even
 _MASK: Final = (1 << 64) - 1
 
 
+RoutingKey = str | int | bool | date | UUID  # and None; see `key_text`
+
+
 def key_text(key: Any) -> str | None:
     """A key's canonical text. Raises InvalidKey.
 

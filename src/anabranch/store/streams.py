@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from anabranch import limits
 from anabranch.core.copy import CopyResult
+from anabranch.core.routing import RoutingKey
 from anabranch.core.stitch import JoinResult
 from anabranch.errors import InvalidArgument, InvalidCut
 from anabranch.log.progress import ProgressCallback, no_progress
@@ -108,7 +109,7 @@ class StoreStreams(ReplacingStreams):
         target: Name,
         *,
         where: str | None = None,
-        keys: Sequence[Any] = (),
+        keys: Sequence[RoutingKey] = (),
         to: TargetStore | None = None,
         independent: bool = False,
         follow: Until | bool = False,

@@ -82,7 +82,7 @@ def columns_of(schema: Any) -> pa.Schema:
         return pa.schema(schema)
     except (TypeError, ValueError, pa.ArrowInvalid) as exc:
         raise InvalidArgument(
-            f"expected schema= as an Arrow schema, a DataFrame or names with types, got {type(schema).__name__}"
+            'expected the columns as names with types, such as {"celsius": "float64"}, an Arrow schema or a DataFrame'
         ) from exc
 
 

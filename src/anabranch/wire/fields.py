@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from anabranch.errors import InvalidArgument
 from anabranch.model.position import Position
+from anabranch.wire.hints import shown
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class Fields:
         """An integer from 0 to 2**63 - 1."""
         value = self._typed(name, int, "an integer")
         if not 0 <= value < 1 << 63:
-            raise InvalidArgument(f"expected '{name}' from 0 to 2**63 - 1, got {value!r:.100}")
+            raise InvalidArgument(f"expected '{name}' from 0 to 2**63 - 1, got {shown(value)}")
         return value
 
     def optional_count(self, name: str) -> int | None:
@@ -47,7 +48,7 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-            raise InvalidArgument(f"expected '{name}' as seconds from 0 on, got {value!r:.100}")
+            raise InvalidArgument(f"expected '{name}' as seconds from 0 on, got {shown(value)}")
         return float(value)
 
     def position(self, name: str) -> Position:
@@ -62,5 +63,5 @@ class Fields:
     def _typed(self, name: str, kind: type[T], what: str) -> T:
         value = self._found.get(name)
         if type(value) is not kind:
-            raise InvalidArgument(f"expected '{name}' as {what}, got {value!r:.100}")
+            raise InvalidArgument(f"expected '{name}' as {what}, got {shown(value)}")
         return value

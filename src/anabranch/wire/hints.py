@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -12,12 +13,31 @@ from anabranch.errors import InvalidArgument, InvalidCut, InvalidName, InvalidPo
 from anabranch.model.cut import StreamCut
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
+from anabranch.streams.policies import Unset
 
 _ERRORS: Final[Mapping[Any, type[InvalidArgument]]] = {
     EventPointer: InvalidPointer,
     StreamCut: InvalidCut,
     StreamName: InvalidName,
 }
+_SCALARS: Final[Mapping[Any, str]] = {
+    None: "null",
+    types.NoneType: "null",
+    str: "text",
+    os.PathLike: "text",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    bytes: "bytes",
+}
+_FOUND: Final[Mapping[type, str]] = {
+    bool: "true or false",
+    str: "text",
+    int: "an integer",
+    float: "a number",
+    bytes: "bytes",
+}
+_OF_ARRAYS: Final = ("builtins", "collections.abc")
 
 
 @lru_cache(maxsize=1024)
@@ -36,7 +56,7 @@ def conform(value: Any, hint: Any, what: str) -> Any:
     found, result = _fit(value, hint)
     if not found:
         kind = next((_ERRORS[each] for each in get_args(hint) if each in _ERRORS), InvalidArgument)
-        raise kind(f"expected {what} as {_text(hint)}, got {type(value).__name__}")
+        raise kind(f"expected {what} as {_text(hint)}, got {_name_of(value)}")
     return result
 
 
@@ -119,18 +139,34 @@ def _is_instance(value: Any, kind: type) -> bool:
 
 
 def _text(hint: Any) -> str:
+    """The type in the words of JSON."""
     if isinstance(hint, NewType):
         return _text(hint.__supertype__)
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_text(each) for each in args))
+        return " or ".join(dict.fromkeys(_text(each) for each in args if each is not Unset))
     if origin is Literal:
-        return " or ".join(map(repr, args))
-    if hint is types.NoneType or hint is None:
-        return "null"
+        return " or ".join(map(shown, args))
     kind = origin or hint
-    if kind is os.PathLike:
-        return "str"
-    return {str: "text", int: "an integer", float: "a number", bool: "true or false"}.get(
-        kind, getattr(kind, "__name__", str(kind))
-    )
+    return _SCALARS.get(kind) or _class_text(kind)
+
+
+def _class_text(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return "an object"
+    if isinstance(kind, type) and kind.__module__ in _OF_ARRAYS and issubclass(kind, Collection | Iterable):
+        return "an array"
+    name = getattr(kind, "__name__", str(kind))
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _name_of(value: Any) -> str:
+    """What the value is, in the words of JSON."""
+    if value is None:
+        return "null"
+    return next((text for kind, text in _FOUND.items() if isinstance(value, kind)), "") or _class_text(type(value))
+
+
+def shown(value: Any) -> str:
+    """The beginning of a value as JSON, for a message."""
+    return f"{json.dumps(value, ensure_ascii=False, default=repr):.100}"
