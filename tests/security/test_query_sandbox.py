@@ -95,6 +95,24 @@ _STATEMENTS = (
 )
 
 
+_SHOWN_BY_NAME = (
+    *(
+        "FROM duckdb_databases()",
+        "SHOW DATABASES",
+        "FROM duckdb_variables()",
+        "FROM duckdb_logs",
+        "FROM duckdb_memory()",
+    ),
+    *(
+        "FROM duckdb_external_file_cache()",
+        "FROM duckdb_secret_types()",
+        "FROM pragma_user_agent()",
+        "SHOW search_path",
+    ),
+    *("FROM pragma_database_size()", "SELECT version(), current_database(), current_query()", "FROM duckdb_views()"),
+)
+
+
 @pytest.mark.parametrize("sql", _READS)
 def test_no_file_or_address_is_read(store: ab.Store, tmp_path: Path, sql: str) -> None:
     file = tmp_path / "secret.txt"
@@ -118,6 +136,52 @@ def test_no_statement_writes_attaches_loads_or_sets(store: ab.Store, tmp_path: P
         assert "\n" not in str(refused.value)
         assert list(Path(query._opened.spill).iterdir()) == []
         assert rows(query, "SELECT count(*) AS n FROM s.numbers") == [{"n": 100}]
+
+
+def test_no_setting_that_is_a_path_is_shown(store: ab.Store) -> None:
+    with Query(store) as query:
+        held = query._opened.connection.execute("SELECT name, value FROM duckdb_settings()").fetchall()
+        paths = [
+            name for name, value in held if "/" in str(value) and name not in ("duckdb_api", "TimeZone", "timezone")
+        ]
+        assert paths == ["allowed_directories", "temp_directory"], "the other folders are named nowhere"
+        for name in (*paths, "secret_directory", "home_directory", "extension_directory"):
+            for sql in (
+                f"SELECT current_setting('{name}')",
+                f"SELECT current_setting /* */ ('{name}')",
+                f"SELECT '{name}'.current_setting()",
+                f"SHOW {name}",
+                f'FROM (SHOW "{name}")',
+                f"FROM duckdb_settings() WHERE name = '{name}'",
+                f"FROM pg_settings WHERE name = '{name}'",
+            ):
+                with pytest.raises(InvalidSql, match="is refused"):
+                    rows(query, sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM query('FROM duckdb_' || 'settings()')",
+        "FROM query_table('pg_' || 'settings')",
+        "FROM QUERY /* /* */ */ ('FROM pg_' || 'settings')",
+        "FROM \"query\"\u2003\u200b('FROM pg_' || 'settings')",
+        "FROM system.main.query -- x\n('FROM pg_' || 'settings')",
+        "FROM json_execute_serialized_sql(json_serialize_sql('FROM pg_' || 'settings'))",
+        "CREATE MACRO m(x) AS TABLE FROM query(x); FROM m('FROM pg_' || 'settings')",
+        "FROM duckdb_temporary_files()",
+    ],
+)
+def test_no_text_is_run_as_sql_that_shows_settings(store: ab.Store, sql: str) -> None:
+    with Query(store) as query, pytest.raises(InvalidSql, match="is refused"):
+        rows(query, sql)
+
+
+@pytest.mark.parametrize("statement", _SHOWN_BY_NAME)
+def test_what_describes_the_database_names_no_folder(store: ab.Store, statement: str) -> None:
+    with Query(store) as query:
+        found = str(rows(query, statement))
+        assert query._opened.spill not in found and str(Path.home()) not in found and str(Path.cwd()) not in found
 
 
 def test_tables_of_its_own_and_explanations_are_allowed(store: ab.Store) -> None:

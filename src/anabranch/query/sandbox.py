@@ -31,6 +31,17 @@ _AROUND_PIVOT: Final = frozenset({"PIVOT", "PIVOT_WIDER", "FROM", "WITH", "SELEC
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?(?:\([^()]*\)\s*)?", re.IGNORECASE)
 _FIRST_WORD = re.compile(r"\s*(\w+|\()")
 _SECRET = re.compile(r"\bSECRETS?\b", re.IGNORECASE)
+# Settings that hold paths of this machine, and what shows all settings. SHOW shows one by its name alone.
+_SETTINGS = re.compile(
+    r"\b(?:current_setting|duckdb_settings|pg_settings|duckdb_temporary_files|allowed_directories|allowed_paths"
+    r"|(?:temp|secret|home|extension|extension_repository)_directory|extension_directories|file_search_path"
+    r"|log_query_path|profile_output)\b",
+    re.IGNORECASE,
+)
+# These run a text as SQL. A comment behind such a name could hide the parenthesis.
+_DYNAMIC = re.compile(
+    r'\b(query|query_table|json_execute_serialized_sql)"?[\x00-\x20\x7f-\U0010ffff]*(?:\(|/\*|--)', re.IGNORECASE
+)
 _REFUSED: Final = "is refused: a query can't use files, extensions or settings; to let it, pass --allow-files, in Python allow_files=True"
 
 
@@ -66,6 +77,8 @@ def open_database(spill: str, *, allow_files: bool, limits_: QueryLimits) -> duc
     if limits_.spill_bytes is not None:
         database.execute("SET max_temp_directory_size = ?", [f"{limits_.spill_bytes}B"])
     if not allow_files:
+        for setting in ("secret_directory", "home_directory", "extension_directory"):
+            database.execute(f"SET {setting} = 'none'")  # they are used for nothing, and name folders of this machine
         database.execute("SET autoload_known_extensions = false")
         database.execute("SET allow_community_extensions = false")
         database.execute("SET enable_progress_bar = false")
@@ -92,6 +105,12 @@ def check_statements(database: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Refuse statements that do more than read streams and keep tables of their own. Raises InvalidSql; syntax errors are
     DuckDB's own."""
     check_sql_text(sql, what="the query", bytes_max=limits.SQL_BYTES_MAX)
+    if (found := _SETTINGS.search(sql)) is not None:
+        raise InvalidSql(f"{found[0]} {_REFUSED}")
+    if (found := _DYNAMIC.search(sql)) is not None:
+        raise InvalidSql(
+            f"{found[1]}(…) {_REFUSED}; it runs a text as SQL, which is not checked: write that SQL itself"
+        )
     for statement in database.extract_statements(sql):
         _check(database, statement)
 
