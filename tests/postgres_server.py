@@ -180,8 +180,9 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 
 @functools.cache
 def shared_url() -> str:
-    """The address of the server that tests share: each makes a schema of its own in it."""
-    return os.environ.get(_GIVEN) or Server().url
+    """The address of the server that tests share: each makes a schema of its own in it. Since nobody kills it, it need not
+    wait for the disk."""
+    return os.environ.get(_GIVEN) or Server("fsync=off", "full_page_writes=off").url
 
 
 def fresh_url(url: str | None = None) -> str:

@@ -10,7 +10,7 @@ import pytest
 import anabranch as ab
 from tests.cli.kit import SCHEMA, Line
 from tests.hosted import Hosted
-from tests.server.kit import BrokerProcess
+from tests.server.kit import NO_GRPC, BrokerProcess
 from tests.wasm_modules import ENDLESS, IS_HOT, SCORE, heat, module
 
 
@@ -20,7 +20,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Line, Line
     folder = tmp_path_factory.mktemp("broker")
     own = Line(folder / "river")
     own("scope", "create", "iot")
-    with BrokerProcess(own.store, folder=folder) as broker:
+    with BrokerProcess(own.store, *NO_GRPC, folder=folder) as broker:
         through: Line = Line(Path())
         through.store = broker.addresses["flight"]
         yield through, own

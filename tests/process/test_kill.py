@@ -17,7 +17,7 @@ ACKNOWLEDGED = 10  # events, of every second child at least
 
 @pytest.mark.process
 @pytest.mark.chaos
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.slow)])
 def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path, kills: int, seed: int) -> None:
     folder, rng = tmp_path, random.Random(seed)
     river = folder / "river"

@@ -17,7 +17,7 @@ from anabranch import limits
 from anabranch.errors import StoreUnavailable
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
-from tests.server.kit import BrokerProcess
+from tests.server.kit import NO_GRPC, BrokerProcess
 from tests.waiting import PATIENCE_S
 
 SILENT_S = 2 * limits.BROKER_SILENT_S
@@ -33,7 +33,7 @@ def brokers(tmp_path: Path) -> Iterator[list[BrokerProcess]]:
         found = []
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-            found.append(stack.enter_context(BrokerProcess(tmp_path / "store", folder=tmp_path / name)))
+            found.append(stack.enter_context(BrokerProcess(tmp_path / "store", *NO_GRPC, folder=tmp_path / name)))
         yield found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from tests.server.kit import BrokerProcess
+from tests.server.kit import NO_GRPC, BrokerProcess
 from tests.waiting import PATIENCE_S
 
 EVENTS = 6_000
@@ -23,8 +23,8 @@ def test_kill_9_in_mid_append_and_mid_read_loses_and_doubles_nothing(tmp_path: P
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     with (
-        BrokerProcess(tmp_path / "store", folder=tmp_path / "one") as one,
-        BrokerProcess(tmp_path / "store", folder=tmp_path / "two") as two,
+        BrokerProcess(tmp_path / "store", *NO_GRPC, folder=tmp_path / "one") as one,
+        BrokerProcess(tmp_path / "store", *NO_GRPC, folder=tmp_path / "two") as two,
     ):
         places = [each.addresses["flight"].removeprefix("anabranch://") for each in (one, two)]
         with ab.connect("anabranch://" + ",".join(places)) as store:

@@ -14,6 +14,9 @@ from typing import Any
 from tests.cli.kit import environment
 from tests.waiting import PATIENCE_S
 
+# For a broker whose front end for gRPC nobody calls: that is a process of its own, as expensive as the rest of the broker.
+NO_GRPC = ("--set", "grpc=false")
+
 
 class BrokerProcess:
     """`anabranch serve` on free ports. `addresses` are what it printed once it served."""

@@ -16,7 +16,7 @@ from anabranch.errors import InvalidArgument, StoreNotFound
 from anabranch.spark.native_access import chosen_places
 from anabranch.spark.stores import BrokerAccess
 from anabranch.store import StoreAddresses
-from tests.server.kit import BrokerProcess
+from tests.server.kit import NO_GRPC, BrokerProcess
 from tests.spark.streams import SCHEMA, by_place, new_store, numbers, rows, table, write
 from tests.waiting import until
 
@@ -33,8 +33,8 @@ def brokers(folder: Path) -> Iterator[list[BrokerProcess]]:
     """Two brokers of one store; a test may kill the first."""
     new_store(folder).close()
     with (
-        BrokerProcess(folder / "store", folder=folder) as first,
-        BrokerProcess(folder / "store", folder=folder) as second,
+        BrokerProcess(folder / "store", *NO_GRPC, folder=folder) as first,
+        BrokerProcess(folder / "store", *NO_GRPC, folder=folder) as second,
     ):
         yield [first, second]
 
@@ -239,7 +239,7 @@ def test_a_query_that_goes_natively_needs_its_brokers_no_more(
 ) -> None:
     write(store, 0, 100, stream=source)
     place = str(folder / "store")
-    with BrokerProcess(folder / "store", folder=tmp_path) as broker:
+    with BrokerProcess(folder / "store", *NO_GRPC, folder=tmp_path) as broker:
         address = "anabranch://" + str(broker.addresses["flight"]).rpartition("/")[2]
         assert batch(spark, address, source, nativePath=place).count() == 100
         frame = spark.readStream.format("anabranch").options(stream=source, nativePath=place).load(address)

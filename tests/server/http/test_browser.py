@@ -16,7 +16,7 @@ import pytest
 import anabranch as ab
 from tests.ports import free_port
 from tests.server.http.browser import in_browser
-from tests.server.kit import BrokerProcess
+from tests.server.kit import NO_GRPC, BrokerProcess
 
 pytestmark = pytest.mark.process
 EVENTS = "/v1/streams/iot/events/events"
@@ -122,7 +122,7 @@ def append(broker: BrokerProcess, numbers: range) -> None:
 def test_a_page_follows_a_stream_past_the_death_of_a_broker(store: Path, tmp_path: Path) -> None:
     port = str(free_port())
     with page_server() as page:
-        options = ("--http-port", port, "--set", f"cors_origins={page}")
+        options = ("--http-port", port, "--set", f"cors_origins={page}", *NO_GRPC)
         with BrokerProcess(store, *options, folder=tmp_path) as broker:
             append(broker, range(10))
             with in_browser(FOLLOW, page=page, broker=broker.http, events=EVENTS) as script:
@@ -136,7 +136,7 @@ def test_a_page_follows_a_stream_past_the_death_of_a_broker(store: Path, tmp_pat
 
 
 def test_a_page_of_another_origin_learns_and_changes_nothing(store: Path, tmp_path: Path) -> None:
-    with page_server() as page, BrokerProcess(store, folder=tmp_path) as broker:
+    with page_server() as page, BrokerProcess(store, *NO_GRPC, folder=tmp_path) as broker:
         append(broker, range(3))
         with in_browser(FOREIGN, page=page, broker=broker.http, events=EVENTS) as script:
             found = script.said()
@@ -152,7 +152,7 @@ def test_a_page_of_another_origin_learns_and_changes_nothing(store: Path, tmp_pa
 
 
 def test_a_page_whose_name_leads_to_the_broker_is_no_page_of_it(store: Path, tmp_path: Path) -> None:
-    with BrokerProcess(store, folder=tmp_path) as broker:
+    with BrokerProcess(store, *NO_GRPC, folder=tmp_path) as broker:
         append(broker, range(1))
         with in_browser(REBOUND, broker=broker.http, events=EVENTS) as script:
             (address, local, foreign), operations = script.said(), script.said()
@@ -164,7 +164,7 @@ def test_a_page_whose_name_leads_to_the_broker_is_no_page_of_it(store: Path, tmp
 def test_a_file_is_uploaded_on_the_page_and_read_in_ranges(store: Path, tmp_path: Path) -> None:
     (tmp_path / "firmware.bin").write_bytes(b"x" * (9 << 20) + b"the end")
     with (
-        BrokerProcess(store, folder=tmp_path) as broker,
+        BrokerProcess(store, *NO_GRPC, folder=tmp_path) as broker,
         in_browser(UPLOAD, broker=broker.http, file=str(tmp_path / "firmware.bin")) as script,
     ):
         assert script.said() == [206, "the end"]
