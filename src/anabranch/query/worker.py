@@ -19,6 +19,7 @@ from anabranch.errors import AnabranchError, QueryLimitExceeded
 from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.query import no_pandas as no_pandas  # before the engine
 from anabranch.query.engine import Query
 from anabranch.query.sandbox import QueryDatabase, QueryLimits
 from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, SCHEMA
