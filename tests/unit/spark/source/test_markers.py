@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument
@@ -127,3 +129,42 @@ def test_windows_over_append_times_close_as_the_clock_passes_their_ends(tmp_path
         offset = offset.at(store.cuts.tail("iot/plain"))
         appended = newest(store)
         assert passed(markers, 40) == [30], "new events open windows again"
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 9_000_000), st.booleans()), min_size=1, max_size=15)
+"""By how much the clock advances, and whether an event is appended then."""
+
+
+@settings(max_examples=50)
+@given(STEPS, st.integers(0, 3_000_000), st.integers(1, 5_000_000), st.integers(1, 4), st.integers(0, 5_000_000))
+@example([(1_000_000, True), *[(900_000, False)] * 12], 500_000, 2_000_000, 3, 1_300_000)
+def test_over_random_appends_each_window_closes_as_soon_as_the_clock_has_passed_it_and_not_before(
+    steps: list[tuple[int, bool]], delay_us: int, step_us: int, slides: int, start: int
+) -> None:
+    size_us = step_us * slides
+    start_us = start % step_us
+    clock = ManualClock(1_700_000_003_000_000)
+    with ab.connect("memory://", runtime=Runtime(clock=clock, catalog_clock=clock)) as store:
+        store.scopes.create("iot")
+        store.streams.create("iot/plain", schema=pa.schema([("n", pa.int64())]))
+        head = store.cuts.head("iot/plain")
+        offset = SourceOffset(StreamName.parse("iot/plain"), head, head)
+        markers = Markers(MarkerOption(delay_us, clock=ClockClosing(size_us, step_us, start_us)))
+        watermark, ends = -1, set[int]()  # how far Spark's is, and where windows with events end
+        for passed_us, appends in steps:
+            clock.pass_time(passed_us)
+            if appends:
+                store.write("iot/plain", pa.table({"n": [1]}))
+                offset = offset.at(store.cuts.tail("iot/plain"))
+                time = newest(store)
+                watermark = max(watermark, time - delay_us)
+                first = time - (time - start_us) % step_us + step_us
+                ends |= set(range(first, first + size_us, step_us))
+            while (marker := markers.due(store, offset)) is not None:
+                assert marker.number == 1 if offset.marker is None else marker.number == offset.marker.number + 1
+                assert marker.time_us - delay_us > watermark, "a marker closes windows"
+                watermark = marker.time_us - delay_us
+                offset = offset.marked(marker)
+            now = clock.now()
+            assert watermark <= now - delay_us, "events may still be appended to what is closed"
+            assert all(end <= watermark for end in ends if end <= now - delay_us)
