@@ -38,14 +38,14 @@ def count(weights: Values, others: Values = _NONE) -> Estimate:
     events of the same window that have no value."""
     size = float(np.sum(weights))
     variance = _excess(weights)
-    step = _step(variance, size) if size else _step(_excess(others), float(np.sum(others)))
+    step = _step(variance, _sampled(weights)) if size else _step(_excess(others), _sampled(others))
     return Estimate(math.floor(size + 0.5), (0.5 if step else 0.0) + _half_width(step, variance))
 
 
 def total(values: Values, weights: Values) -> Estimate:
     """The sum of all values, from those kept."""
     variance = float(np.sum(weights * (weights - 1) * values**2))
-    step = _step(variance, float(np.sum(weights * np.abs(values))))
+    step = _step(variance, _sampled(weights, np.abs(values)))
     return Estimate(float(np.sum(weights * values)), _half_width(step, variance))
 
 
@@ -63,6 +63,11 @@ def average(values: Values, weights: Values) -> Estimate:
 
 def _excess(weights: Values) -> float:
     return float(np.sum(weights * (weights - 1)))
+
+
+def _sampled(weights: Values, values: Values | float = 1.0) -> float:
+    """The sum of weighted values, less those that were kept for certain."""
+    return float(np.sum(np.where(weights > 1, weights * values, 0.0)))
 
 
 def _step(variance: float, magnitude: float) -> float:

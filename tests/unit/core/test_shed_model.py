@@ -97,7 +97,8 @@ def samples(events: Sequence[tuple[int, float]]) -> Iterator[tuple[float, np.nda
 
 
 def variance_of(error: float, magnitude: float) -> float:
-    """The variance that a total's error stands for: error² = Z² · variance · (1 + error / magnitude)."""
+    """The variance that a total's error stands for: error² = Z² · variance · (1 + error / magnitude), with the magnitude of
+    what was not kept for certain."""
     return error**2 / (Z**2 * (1 + error / magnitude)) if error else 0.0
 
 
@@ -111,8 +112,8 @@ def test_totals_are_right_on_average_and_so_are_their_variances(events: list[tup
         assert counted.error is not None and summed.error is not None
         size += chance * counted.value
         total += chance * summed.value
-        variance_of_size += chance * variance_of(counted.error, float(weights.sum()))
-        variance += chance * variance_of(summed.error, float((weights * abs(values)).sum()))
+        variance_of_size += chance * variance_of(counted.error, float(weights[weights > 1].sum()))
+        variance += chance * variance_of(summed.error, float((weights * abs(values))[weights > 1].sum()))
     assert size == pytest.approx(len(events))
     assert total == pytest.approx(sum(value for value, _ in events), abs=1e-9)
     assert variance_of_size == pytest.approx(sum((1 - rate) / rate for _, rate in events), abs=1e-9)
@@ -205,9 +206,12 @@ def binomial(size: int, rate: float) -> list[float]:
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5, 0.25, 0.1, 0.01])
-@pytest.mark.parametrize("others", [0, 3])
-def test_intervals_of_counts_hold_the_true_count_of_nearly_all_windows_of_any_size(rate: float, others: int) -> None:
-    """With other kept events, which have no value, a window also has a result if none with a value was kept."""
+@pytest.mark.parametrize(("others", "certain"), [(0, 0), (3, 0), (0, 1_000)])
+def test_intervals_of_counts_hold_the_true_count_of_nearly_all_windows_of_any_size(
+    rate: float, others: int, certain: int
+) -> None:
+    """With other kept events, which have no value, a window also has a result if none with a value was kept. With events
+    that were kept for certain too, but then nothing tells of the others."""
     covered = []
     beside = np.full(others, 1 / rate)
     for size in SIZES:
@@ -215,10 +219,10 @@ def test_intervals_of_counts_hold_the_true_count_of_nearly_all_windows_of_any_si
         held = known = 0.0
         for kept, chance in enumerate(chances):
             if kept or others:
-                found = sample_estimates.count(np.full(kept, 1 / rate), beside)
+                found = sample_estimates.count(np.r_[np.full(kept, 1 / rate), np.ones(certain)], beside)
                 assert found.error is not None
                 known += chance
-                held += chance * (abs(found.value - size) <= found.error + 1e-9)
+                held += chance * (abs(found.value - certain - size) <= found.error + 1e-9)
         covered.append(held / known)
     assert min(covered) >= COVERED_MIN, SIZES[int(np.argmin(covered))]
     assert np.mean(covered) >= COVERED_MEAN

@@ -165,6 +165,11 @@ def _excess(value: str) -> str:
     return f"{_weight(value)} * ({_weight(value)} - 1)"
 
 
+def _sampled(value: str) -> str:
+    """The weight of events with a value that were not kept for certain."""
+    return f"IF({SHED_RATE.name} < 1, {_weight(value)}, NULL)"
+
+
 def _double(value: str) -> str:
     return f"CAST(({value}) AS DOUBLE)"
 
@@ -176,8 +181,9 @@ def _half_width(step: str, variance: str) -> str:
 def _count(value: str) -> tuple[str, str]:
     size = f"coalesce(sum({_weight(value)}), 0D)"
     variance = f"coalesce(sum({_excess(value)}), 0D)"
-    of_window = f"sum({_excess('1')}) / sum({_weight('1')})"
-    step = f"coalesce({variance} / nullif({size}, 0D), {of_window})"
+    of_window = f"sum({_excess('1')}) / nullif(sum({_sampled('1')}), 0D)"
+    own = f"{variance} / nullif(sum({_sampled(value)}), 0D)"
+    step = f"coalesce(IF({size} > 0, {own}, {of_window}), 0D)"
     error = f"(IF({step} > 0, 0.5D, 0D) + {_half_width(step, variance)})"
     return f"CAST(round({size}) AS BIGINT)", error
 
@@ -185,7 +191,7 @@ def _count(value: str) -> tuple[str, str]:
 def _sum(value: str) -> tuple[str, str]:
     number, weight = _double(value), _weight(value)
     variance = f"sum({_excess(value)} * {number} * {number})"
-    step = f"coalesce({variance} / nullif(sum({weight} * abs({number})), 0D), 0D)"
+    step = f"coalesce({variance} / nullif(sum({_sampled(value)} * abs({number})), 0D), 0D)"
     return f"sum({weight} * {number})", _half_width(step, variance)
 
 
