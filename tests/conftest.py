@@ -7,6 +7,7 @@ import atexit
 import gc
 import os
 import random
+import shutil
 import signal
 import sys
 import zlib
@@ -129,6 +130,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """One of several processes says to the first how many tests it left out."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["slow_left_out"] = session.config.stash[_SLOW_LEFT_OUT]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Delete the folder in memory that `./dev test` has made for all files of this run."""
+    folder = os.environ.get("ANABRANCH_TEST_FILES")
+    if folder is not None and not hasattr(config, "workerinput"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)

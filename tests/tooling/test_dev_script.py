@@ -135,6 +135,26 @@ def test_a_run_of_all_folders_uses_three_processes_for_each_processor(checkout: 
     assert words[3 + len(asked) :][:2] == ["--numprocesses", str(3 * min(os.cpu_count() or 2, 8))]
 
 
+@pytest.mark.parametrize(("free_kb", "asked"), [(8 << 20, []), (8 << 20, ["--all"]), (1 << 20, [])])
+def test_a_plain_run_keeps_its_files_in_memory_where_there_is_room(
+    checkout: Checkout, tmp_path: Path, free_kb: int, asked: list[str]
+) -> None:
+    memory, commands = tmp_path / "memory", Path(checkout.env["PATH"])
+    (commands / "chmod").symlink_to(shutil.which("chmod") or "/bin/chmod")
+    (commands / "df").write_text(f"#!/bin/sh\necho Filesystem\necho tmpfs 0 0 {free_kb} 0% /dev/shm\n")
+    (commands / "df").chmod(0o755)
+    left, used = memory / "anabranch-tests-999999999", memory / f"anabranch-tests-{os.getpid()}"
+    for folder in (left, used):
+        folder.mkdir(parents=True)
+    run = checkout.start("test", *asked, ANABRANCH_TESTS_IN=str(memory))
+    said = run.communicate(timeout=PATIENCE_S)[0]
+    there = not asked and free_kb == 8 << 20
+    assert said.endswith("-o tmp_path_retention_policy=failed\n") is there
+    assert (memory / f"anabranch-tests-{run.pid}").exists() is there
+    assert left.exists() is not there, "a run that was killed has left it"
+    assert used.exists()
+
+
 def test_the_exit_code_of_the_tests_is_handed_on(checkout: Checkout) -> None:
     assert checkout.run("test", PRETEND_PYTEST_RC="5").returncode == 5
 
