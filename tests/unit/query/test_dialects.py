@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import duckdb
 import pytest
+import sqlglot
 
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.query.dialects.translate import DIALECTS, DialectOptions, translate
@@ -80,3 +83,67 @@ def test_a_form_that_a_statement_cannot_have_is_refused() -> None:
 def test_every_statement_is_a_pipeline_of_its_own() -> None:
     found = translate("INSERT INTO a SELECT b FROM c; INSERT INTO d SELECT b FROM a;", "flink", options=OPTIONS)
     assert [str(statement.target) for statement in parse(found)] == ["iot/a", "iot/d"]
+
+
+@pytest.mark.parametrize(
+    "begin", ["EXECUTE STATEMENT SET BEGIN", "execute statement set\nbegin", "BEGIN STATEMENT SET;"]
+)
+def test_each_statement_of_a_set_is_a_pipeline_of_its_own(begin: str) -> None:
+    inner = "INSERT INTO a SELECT b FROM c; INSERT INTO d SELECT b FROM a WHERE b = 'END';"
+    found = translate(f"{begin} {inner} END; INSERT INTO e SELECT b FROM a", "flink", options=OPTIONS)
+    assert found == translate(f"{inner} INSERT INTO e SELECT b FROM a", "flink", options=OPTIONS)
+    assert [str(statement.target) for statement in parse(found)] == ["iot/a", "iot/d", "iot/e"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("EXECUTE STATEMENT SET BEGIN\nINSERT INTO a SELECT b FROM c;", 1, "this STATEMENT SET has no END;"),
+        ("INSERT INTO a SELECT b FROM c;\nEND;", 2, "this END ends no STATEMENT SET"),
+        ("BEGIN STATEMENT SET;\nBEGIN STATEMENT SET; END; END;", 2, "a STATEMENT SET in another one is not supported"),
+        ("EXECUTE STATEMENT SET BEGIN\nSELECT nothing_known(b) FROM c; END;", 2, "nothing_known is not translated"),
+        ("SELECT b FROM c;\nEXECUTE q", 2, "only SELECT, CREATE"),
+    ],
+)
+def test_what_is_wrong_with_a_set_is_refused_at_its_line(text: str, line: int, message: str) -> None:
+    with pytest.raises(InvalidSql, match=message) as refused:
+        translate(text, "flink", options=OPTIONS)
+    assert refused.value.line == line
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "SHOW TABLES",
+            "CALL f()",
+            "GRANT a TO b",
+            "EXPLAIN SELECT 1",
+            "ALTER TABLE x y z",
+            "SET 'a' = 'b'",
+            "EXECUTE q",
+        ),
+        *("USE x", "DESCRIBE x", "EXECUTE STATEMENT SET BEGIN SELECT 1; END;", "ALTER SESSION SET x = 1", "KILL 1"),
+        *("CREATE FUNCTION f AS 'g'", "CREATE TABLE t AS CALL f()", "DECLARE x INT", "COMMENT ON TABLE x IS 'y'"),
+    ],
+)
+def test_the_parser_logs_nothing(dialect: str, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    with suppress(InvalidSql):
+        translate(text, dialect, options=OPTIONS)
+    assert caplog.records == []
+
+
+def test_what_the_parser_warns_of_is_refused(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    tree = sqlglot.parse_one("SELECT 1")
+
+    def parsed(*arguments: object, **options: object) -> object:
+        logging.getLogger("sqlglot").warning("the parser %s", "is not sure")
+        return tree
+
+    monkeypatch.setattr(sqlglot, "parse_one", parsed)
+    with pytest.raises(InvalidSql, match=r"line 2: the statement is not translated: the parser is not sure"):
+        translate("\nSELECT 1", "trino")
+    assert caplog.records == []
+    logging.getLogger("sqlglot").warning("of somebody else")
+    assert [record.getMessage() for record in caplog.records] == ["of somebody else"]

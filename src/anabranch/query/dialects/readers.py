@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from anabranch.errors.optional import optional
 
 with optional("a translation of SQL", "spark"):
-    from sqlglot import Dialect
+    from sqlglot import Dialect, TokenType
     from sqlglot.dialects.spark import Spark
     from sqlglot.parsers.spark import SparkParser
 
@@ -17,6 +17,8 @@ class FlinkTokenizer(Spark.Tokenizer):
 
     QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
     STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+    # What follows EXECUTE is words, as in EXECUTE STATEMENT SET, and not one text up to the semicolon.
+    COMMANDS: ClassVar[set[TokenType]] = Spark.Tokenizer.COMMANDS - {TokenType.EXECUTE}
 
 
 class KsqldbTokenizer(FlinkTokenizer):

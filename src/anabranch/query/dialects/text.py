@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
@@ -55,7 +57,8 @@ class StatementText:
                 f"there are {len(found):,} statements, over the limit of {limits.DIALECT_STATEMENTS_MAX:,}: split the text",
                 line,
             )
-        return [cls(text, each) for each in found]
+        statements = [cls(text, each) for each in found]
+        return _without_sets(statements) if dialect == "flink" else statements
 
     @property
     def left(self) -> str:
@@ -151,3 +154,28 @@ class StatementText:
         line = self.whole.count("\n", 0, offset) + 1
         char = offset - self.whole.rfind("\n", 0, offset)
         return InvalidSql(f"{message} (character {char})", line)
+
+
+_SETS: Final = (("EXECUTE", "STATEMENT", "SET", "BEGIN"), ("BEGIN", "STATEMENT", "SET"))
+
+
+def _without_sets(statements: Sequence[StatementText]) -> list[StatementText]:
+    """The statements, with those in `EXECUTE STATEMENT SET BEGIN …; …; END` each on its own: a pipeline runs all of its
+    statements together anyway. Raises InvalidSql for a set that has no end, and for an end without a set."""
+    found: list[StatementText] = []
+    begun: StatementText | None = None
+    for statement in statements:
+        if statement.words(0, "END") and len(statement.tokens) == 1:
+            if begun is None:
+                raise statement.error("this END ends no STATEMENT SET", 0)
+            begun = None
+            continue
+        opening = next((len(words) for words in _SETS if statement.words(0, *words)), 0)
+        if opening and begun is not None:
+            raise statement.error("a STATEMENT SET in another one is not supported", 0)
+        begun = statement if opening else begun
+        if tokens := statement.tokens[opening:]:
+            found.append(StatementText(statement.whole, tokens))
+    if begun is not None:
+        raise begun.error("this STATEMENT SET has no END;", 0)
+    return found

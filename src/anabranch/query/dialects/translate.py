@@ -16,6 +16,7 @@ from anabranch.errors import InvalidArgument, InvalidName, InvalidSql
 from anabranch.model.names import StreamName
 from anabranch.query.dialects.dialect_clauses import SESSION_CALL, declaration, take_out
 from anabranch.query.dialects.functions import unsupported
+from anabranch.query.dialects.parser_warnings import collected_warnings
 from anabranch.query.dialects.readers import READ_AS
 from anabranch.query.dialects.same_result import different, rewrite
 from anabranch.query.dialects.text import Found, StatementText
@@ -63,9 +64,13 @@ def _translated(
     statement: StatementText, dialect: str, form: Form | None, options: DialectOptions, delays: dict[str, int]
 ) -> str:
     try:
-        return _Translation(statement, dialect, form, options, delays).sql()
+        with collected_warnings() as warnings:
+            written = _Translation(statement, dialect, form, options, delays).sql()
     except RecursionError as exc:
         raise statement.error("the statement is nested too deeply to be translated", 0) from exc
+    if warnings:
+        raise statement.error(f"the statement is not translated: {warnings[0]:.300}", 0)
+    return written
 
 
 class _Translation:
