@@ -80,13 +80,16 @@ def preparing_spark() -> Iterator[None]:
         env={**os.environ, "TMPDIR": folder},
         start_new_session=True,
     )
+    # Waited for at once: the block lasts as long as the host, and until then it would be a zombie.
+    threading.Thread(target=preparing.wait, name="prepared", daemon=True).start()
     try:
         yield
     finally:
         assert preparing.stdin is not None
         preparing.stdin.close()
-        with suppress(ProcessLookupError):
-            os.killpg(preparing.pid, signal.SIGKILL)  # Java too
+        if preparing.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(preparing.pid, signal.SIGKILL)  # Java too
         with suppress(subprocess.TimeoutExpired):
             preparing.wait(limits.TASK_END_S)
         shutil.rmtree(folder, ignore_errors=True)
