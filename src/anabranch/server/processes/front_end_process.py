@@ -1,0 +1,38 @@
+"""A part of a broker in a process of its own."""
+
+from __future__ import annotations
+
+from anabranch.server.config import ServerSettings
+from anabranch.server.counters import Counters
+from anabranch.server.processes.supervisor import SupervisedProcess
+
+__all__ = ["FrontEndProcess"]
+
+
+class FrontEndProcess:
+    """The part `name` of a broker, called `title` in messages. A process that ends by itself is replaced."""
+
+    def __init__(
+        self, name: str, title: str, settings: ServerSettings, counters: Counters, *, slots: int, slot: int
+    ) -> None:
+        order = {
+            "front_end": name,
+            "settings": settings.model_dump(mode="json"),
+            "slots": slots,
+            "slot": slot,
+            "counters": counters.descriptor,
+        }
+        self.name = name
+        self._process = SupervisedProcess(title, order, (counters.descriptor,), replaced=counters.restarted)
+
+    def start(self) -> str:
+        return str(self._process.start()["address"])
+
+    def failed(self) -> str | None:
+        return self._process.failed()
+
+    def drain(self, seconds: float) -> bool:
+        return self._process.drain(seconds)
+
+    def stop(self) -> None:
+        self._process.stop()
