@@ -51,7 +51,10 @@ def test_what_another_systems_sql_becomes_is_shown_by_the_word_translate_behind_
     assert "FROM iot.sensors" in shown and "FROM STREAM" not in shown
     (tmp_path / "job.sql").write_text(f"INSERT INTO means {sql}")
     options = ("--scope", "iot", "--file", tmp_path / "job.sql")
-    assert "CREATE STREAM iot.means AS" in sensors("query", "translate", "--dialect", "flink", *options).out
+    assert (
+        "CREATE STREAM iot.means WITH (mode = complete) AS"
+        in sensors("query", "translate", "--dialect", "flink", *options).out
+    )
     assert "--from" in sensors.refused("query", "translate", sql)
     assert "pass either the statements or --file" in sensors.refused("query", "translate", "--from", "flink")
     # Only as the first word: elsewhere it is a part of a query.

@@ -106,7 +106,14 @@ class WasmInstance:
             )
         found: list[pa.Array] = []
         for number, field in enumerate(schema):
-            found.append(self._taken(made, field.type, columns_at + number * _COLUMN_BYTES, None))
+            column_at = columns_at + number * _COLUMN_BYTES
+            values_at, offsets_at, *_ = self._column(column_at)
+            if made and not (values_at if width_of(field.type) else offsets_at):
+                missing = "values" if width_of(field.type) else "offsets"
+                raise ModuleFailed(
+                    self._name, f"it returned {made:,} rows without {missing} for the column '{field.name}'"
+                )
+            found.append(self._taken(made, field.type, column_at, None))
             # Columns may lie one over another in the module's memory, but not here.
             if sum(column.nbytes for column in found) > limits.MODULE_MEMORY_BYTES_MAX:
                 raise ModuleFailed(

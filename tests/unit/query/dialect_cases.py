@@ -90,6 +90,21 @@ PIPELINES = [
         "CREATE STREAM iot.hot AS SELECT device, UPPER(note) AS note FROM STREAM iot.sensors WHERE celsius > 30;",
     ),
     (
+        "ksqldb",
+        "CREATE TABLE counts AS SELECT device, COUNT(*) AS n FROM sensors GROUP BY device EMIT CHANGES;",
+        "CREATE STREAM iot.counts WITH (mode = complete) AS SELECT device, COUNT(*) AS n FROM STREAM iot.sensors GROUP BY device;",
+    ),
+    (
+        "materialize",
+        "CREATE MATERIALIZED VIEW tops AS SELECT device, max(celsius) AS c FROM sensors GROUP BY device ORDER BY c DESC LIMIT 3",
+        "CREATE STREAM iot.tops WITH (mode = complete) AS SELECT device, MAX(celsius) AS c FROM STREAM iot.sensors GROUP BY device ORDER BY c DESC NULLS FIRST LIMIT 3;",
+    ),
+    (
+        "flink",
+        "INSERT INTO total SELECT SUM(celsius) AS c FROM sensors",
+        "CREATE STREAM iot.total WITH (mode = complete) AS SELECT SUM(celsius) AS c FROM STREAM iot.sensors;",
+    ),
+    (
         "azure",
         "SELECT device, System.Timestamp() AS closed, AVG(celsius) AS c INTO out FROM sensors TIMESTAMP BY at GROUP BY device, TumblingWindow(second, 10)",
         "CREATE STREAM iot.out WITH (time = closed) AS SELECT device, window.end - INTERVAL 1 MICROSECOND AS closed, AVG(celsius) AS c FROM STREAM iot.sensors GROUP BY window(at, '10 seconds', '10 seconds', '1 microsecond'), device;",
@@ -247,6 +262,28 @@ REFUSED = [
         "CUMULATE are not supported; use TUMBLE, HOP or SESSION",
     ),
     ("flink", "SELECT device,\n  JSON_VALUE(note, '$.a') FROM s", 2, 3, "is not translated"),
+    (
+        "flink",
+        "INSERT INTO m SELECT TUMBLE_END(at, INTERVAL '1' MINUTE) AS c,\n COUNT(DISTINCT d) FROM s GROUP BY TUMBLE(at, INTERVAL '1' MINUTE)",
+        2,
+        2,
+        "use approx_distinct to count them",
+    ),
+    ("risingwave", "CREATE MATERIALIZED VIEW m AS SELECT d, at FROM s ORDER BY d", 1, 60, "ORDER BY is not supported"),
+    (
+        "materialize",
+        "CREATE MATERIALIZED VIEW m AS SELECT max(n) AS most\nFROM (SELECT d, count(*) AS n FROM s GROUP BY d) AS x",
+        2,
+        17,
+        "an aggregate over a subquery with aggregates",
+    ),
+    (
+        "flink",
+        "INSERT INTO m WITH x AS (SELECT d, COUNT(*) AS n FROM s GROUP BY d) SELECT d, MAX(n) AS n FROM x GROUP BY d",
+        1,
+        36,
+        "write the subquery as a statement of its own",
+    ),
     ("flink", "SELECT * FROM s JOIN d FOR SYSTEM_TIME AS OF s.at ON s.a = d.a", 1, 48, "SYSTEM_TIME"),
     (
         "flink",

@@ -98,17 +98,25 @@ DONE = "(i32.const 0)"
     [
         (ROWS.format(-1) + DONE, "n int64", "it returned 4,294,967,295 rows at once, over the limit of 1,048,576"),
         (
-            ROWS.format(1_000_000) + DONE,
+            ROWS.format(1_000_000) + "(i32.store (local.get $out) (i32.const 8))" + DONE,
             "n int64",
-            "the values of its result, at 0 with 8,000,000 bytes, points outside",
+            "the values of its result, at 8 with 8,000,000 bytes, points outside",
         ),
+        (
+            ROWS.format(2) + "(i32.store (local.get $out) (local.get $in))" + DONE,
+            "n int64, more int32",
+            "it returned 2 rows without values for the column 'more'",
+        ),
+        (ROWS.format(1) + DONE, "n string", "it returned 1 rows without offsets for the column 'n'"),
         (
             ROWS.format(1) + "(i32.store (local.get $out) (i32.const -8))" + DONE,
             "n int64",
             "the values of its result, at 4294967288 with 8 bytes, points outside",
         ),
         (
-            ROWS.format(1) + "(i32.store offset=8 (local.get $out) (i32.const -1))" + DONE,
+            ROWS.format(1)
+            + "(i32.store (local.get $out) (local.get $in)) (i32.store offset=8 (local.get $out) (i32.const -1))"
+            + DONE,
             "n int64",
             "the validity of its result, at 4294967295 with 1 bytes, points outside",
         ),
@@ -141,7 +149,10 @@ DONE = "(i32.const 0)"
             "its result is not a column of string: Invalid UTF8",
         ),
         (
-            "(drop (memory.grow (i32.const 150)))" + ROWS.format(1_048_576) + DONE,
+            "(drop (memory.grow (i32.const 150)))"
+            + ROWS.format(1_048_576)
+            + "".join(f"(i32.store offset={number * 16} (local.get $out) (i32.const 8))" for number in range(9))
+            + DONE,
             ", ".join(f"n{number} int64" for number in range(9)),
             "it returned more than 64 MiB at once",
         ),

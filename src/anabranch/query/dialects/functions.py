@@ -79,6 +79,11 @@ def unsupported(tree: exp.Expr, *, pipeline: bool) -> tuple[exp.Expr, str] | Non
             return node, message
         if pipeline and isinstance(node, exp.Window):
             return node, "OVER is not supported in a pipeline; write GROUP BY with a window"
+        if pipeline and isinstance(node, exp.AggFunc) and isinstance(node.this, exp.Distinct):
+            return (
+                node,
+                "an aggregate of DISTINCT values is not supported in a pipeline; use approx_distinct to count them",
+            )
         if isinstance(node, exp.Func) and type(node) not in _KINDS:
             name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
             alike = get_close_matches(name, FUNCTIONS, n=1)

@@ -99,6 +99,10 @@ class _Translation:
             raise self._text.error(
                 "a pipeline must write to a stream: begin with INSERT INTO name, or CREATE TABLE name AS", 0
             )
+        # Without a window, groups never end: the stream holds their newest result, as the other system's table does.
+        complete = pipeline and self._is_grouped() and self._found.window is None
+        if pipeline and not complete and (order := self._tree.find(exp.Order)) is not None:
+            raise self._error("ORDER BY is not supported in a pipeline; order its results where they are read", order)
         streams = self._tables(pipeline=pipeline)
         time = self._windows(pipeline=pipeline)
         rewrite(self._tree, self._dialect, pipeline=pipeline)
@@ -106,10 +110,26 @@ class _Translation:
         if not pipeline:
             return query
         delay = max((self._delays[each] for each in streams if each in self._delays), default=None)
-        settings = [] if time is None else [f"time = {_name(time)}"]
+        settings = ["mode = complete"] if complete else []
+        settings += [] if time is None else [f"time = {_name(time)}"]
         settings += [] if delay is None else [f"watermark = '{span(delay) if delay else '0 seconds'}'"]
         with_ = f" WITH ({', '.join(settings)})" if settings else ""
         return f"CREATE STREAM {self._stream(str(self._found.target), None)}{with_} AS\n{query}"
+
+    def _is_grouped(self) -> bool:
+        """Whether the statement has groups, or an aggregate. Raises InvalidSql where one groups what another has grouped."""
+        parts = sorted(self._tree.find_all(exp.Group, exp.AggFunc), key=lambda part: isinstance(part, exp.Group))
+        grouped = {id(part.parent_select) for part in parts}
+        for part in parts:
+            select = part.parent_select
+            while select is not None and (select := select.parent_select) is not None:
+                if id(select) in grouped:
+                    raise self._error(
+                        "an aggregate over a subquery with aggregates is not supported in a pipeline; "
+                        "write the subquery as a statement of its own, with a window",
+                        part,
+                    )
+        return bool(parts)
 
     def _parsed(self, dialect: str) -> exp.Query:
         try:
