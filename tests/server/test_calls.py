@@ -124,7 +124,16 @@ def test_places_of_the_server_are_for_admins(store: Store, tmp_path: Path) -> No
         ),
         ("streams.get", ["iot/raw"], "as an object, by name"),
         ("streams.copy", {"source": "iot/raw", "target": "iot/x", "progress": 1}, "no argument 'progress'"),
-        ("streams.create", {"name": "iot/y", "tags": {"a": 1}}, "argument 'tags'"),
+        (
+            "streams.create",
+            {"name": "iot/y", "tags": {"a": "b", "c": 1}},
+            """expected member "c" of argument 'tags' of streams.create as text, got an integer""",
+        ),
+        (
+            "streams.append",
+            {"source": "iot/raw", "onto": "iot/raw", "deduplicate": ["a", {}]},
+            "expected item 2 of argument 'deduplicate' of streams.append as text, got an object",
+        ),
     ],
 )
 def test_a_call_that_can_never_succeed_is_refused_with_what_is_expected(

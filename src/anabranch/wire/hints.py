@@ -56,8 +56,38 @@ def conform(value: Any, hint: Any, what: str) -> Any:
     found, result = _fit(value, hint)
     if not found:
         kind = next((_ERRORS[each] for each in get_args(hint) if each in _ERRORS), InvalidArgument)
-        raise kind(f"expected {what} as {_text(hint)}, got {_name_of(value)}")
+        part, wanted, name = _misfit(value, hint, what)
+        raise kind(f"expected {name} as {_text(wanted)}, got {_name_of(part)}")
     return result
+
+
+def _misfit(value: Any, hint: Any, what: str) -> tuple[Any, Any, str]:
+    """The innermost member or item that does not fit, its type and its name; the value itself where that is not clear."""
+    while isinstance(hint, NewType):
+        hint = hint.__supertype__
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    alike = [each for each in kinds if _is_alike(value, each)]
+    if len(alike) == 1:
+        wanted = (get_args(alike[0]) or (Any,))[-1]
+        parts = (
+            ((f"member {shown(key)}", item) for key, item in value.items())
+            if isinstance(value, Mapping)
+            else ((f"item {number}", item) for number, item in enumerate(value, 1))
+        )
+        for name, item in parts:
+            if not _fit(item, wanted)[0]:
+                return _misfit(item, wanted, f"{name} of {what}")
+    return value, hint, what
+
+
+def _is_alike(value: Any, hint: Any) -> bool:
+    """Whether both are objects, or both are arrays whose items are all of one type."""
+    origin, args = get_origin(hint), get_args(hint)
+    if not isinstance(origin, type) or not issubclass(origin, Collection | Iterable):
+        return False
+    if issubclass(origin, Mapping):
+        return isinstance(value, Mapping)
+    return isinstance(value, list) and len(args) == 1
 
 
 def _fit(value: Any, hint: Any) -> tuple[bool, Any]:

@@ -260,7 +260,7 @@ def test_a_query_is_deleted_at_once_or_by_its_host(http: httpx.Client, store: St
         ({"sql": SQL, "from": [True]}, "'from' is a place"),
         ({"sql": SQL, "by": "luck"}, "by"),
         ({"sql": SQL, "replace": True}, "requires a place"),
-        ({"sql": SQL, "parameters": {"a": 1}}, "argument 'parameters'"),
+        ({"sql": SQL, "parameters": {"a": 1}}, "expected member \"a\" of argument 'parameters'"),
     ],
 )
 def test_what_can_not_be_meant_is_refused(http: httpx.Client, store: Store, body: object, said: str) -> None:
