@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from anabranch.errors import InvalidArgument
@@ -25,9 +25,12 @@ _BATCH: Final = (_NUMBER, _NUMBER)
 
 def check_module(engine: WasmEngine, code: bytes, signatures: Sequence[str] = ()) -> tuple[FunctionSignature, ...]:
     """The functions of a module, by the given signatures, or without any by the signatures in the module itself. Raises
-    InvalidArgument for bytes that are not a module, a module that imports anything, and one without these functions."""
+    InvalidArgument for bytes that are not a module, a module that imports anything, one without these functions, and
+    signatures with other types than those in the module."""
     module = engine.compile(code)
     found = parse_signatures(signatures or _own(code))
+    if signatures and custom_section(code, SECTION) is not None:
+        _compare(found, parse_signatures(_own(code)))
     for each in module.imports:
         raise InvalidArgument(
             f"the module imports {each.module}.{each.name}, but a module can't import anything: it may only compute"
@@ -54,6 +57,14 @@ def exports_of(signature: FunctionSignature) -> Iterator[str]:
         return
     for part in (BEGIN, UPDATE, FINISH):
         yield signature.name + part
+
+
+def _compare(given: Iterable[FunctionSignature], own: Iterable[FunctionSignature]) -> None:
+    known = {each.name: each for each in own}
+    for each in given:
+        module_s = known.get(each.name, each)
+        if each.types != module_s.types:
+            raise InvalidArgument(f"the module's function is {module_s}, not {each}")
 
 
 def _own(code: bytes) -> list[str]:

@@ -38,6 +38,13 @@ class FunctionSignature:
         """The columns of the table that it returns; None for a function that returns a value for each row, or each group."""
         return pa.schema(self.result.fields) if isinstance(self.result, pa.StructType) else None
 
+    @property
+    def types(self) -> tuple[object, ...]:
+        """What a call depends on: all but the names, which are for people."""
+        table = self.table
+        results = (self.result,) if table is None else tuple(table.types)
+        return self.aggregate, table is None, tuple(kind for _, kind in self.arguments), results
+
     def __str__(self) -> str:
         table = self.table
         result = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 
@@ -214,3 +215,29 @@ def test_an_end_that_is_no_function_of_a_batch_is_refused(engine: WasmEngine) ->
     code = module(ECHO, '(func (export "echo_end"))')
     with pytest.raises(InvalidArgument, match=r"the module's function 'echo_end' is \(\) -> \(\), but takes"):
         check_module(engine, code, ["echo(n int64) -> table (n int64)"])
+
+
+@pytest.mark.parametrize(
+    ("signature", "said"),
+    [
+        ("echo(x int64) -> table (y int64)", None),
+        (
+            "echo(n double) -> table (n int64)",
+            "the module's function is echo(n int64) -> table (n int64), not echo(n double)",
+        ),
+        (
+            "echo(n int64) -> table (n double)",
+            "the module's function is echo(n int64) -> table (n int64), not echo(n int64)",
+        ),
+        ("echo(n int64) -> table (n int64, m int64)", "not echo(n int64) -> table (n int64, m int64)"),
+        ("echo(n int64) -> int64", "not echo(n int64) -> int64"),
+    ],
+)
+def test_types_are_those_of_the_modules_own_section(engine: WasmEngine, signature: str, said: str | None) -> None:
+    own = b"\x09anabranch" + b"echo(n int64) -> table (n int64)"
+    code = module(ECHO) + bytes([0, len(own)]) + own
+    if said is None:
+        assert str(check_module(engine, code, [signature])[0]) == signature
+        return
+    with pytest.raises(InvalidArgument, match=re.escape(said)):
+        check_module(engine, code, [signature])
