@@ -49,6 +49,9 @@ def open_database(path: str, *, read_only: bool = False, vfs: str | None = None)
     with TranslatedErrors(path):
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         database = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
+        # A plan must not depend on the values of parameters, or SQLite makes it again for each new value, which takes
+        # several times as long as running it.
+        database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         database.set_busy_timeout(5_000)  # in ms; for other tools and recovery, since the store itself uses FairLock
         database.pragma("synchronous", 2)
         database.pragma("foreign_keys", True)
