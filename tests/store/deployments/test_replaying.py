@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,10 +12,12 @@ from anabranch.catalog.state.codec import stream_id_text
 from anabranch.catalog.state.pipeline import PIPELINE, PipelineHolder, PipelineOutput, Restart, StoredPipeline
 from anabranch.catalog.state.query import QueryLease
 from anabranch.deployments import hosting
+from anabranch.deployments.record import need_query
 from anabranch.deployments.replay import replay_stream, swap
 from anabranch.errors import Conflict, InvalidArgument, QueryNotFound
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
+from anabranch.spark.queries.replay import has_caught_up
 from anabranch.store import Store
 
 MEANS = PipelineOutput("out/means", "out/means_late", ("in/raw",), 1, "f", sides=("out/hot",))
@@ -107,3 +110,27 @@ def test_a_replay_that_was_lost_or_lacks_a_name_changes_nothing(anywhere: Store)
         anywhere.queries.replay("means")
     with pytest.raises(QueryNotFound):
         anywhere.queries.replay("other")
+
+
+@pytest.mark.parametrize(
+    ("report", "ready"),
+    [
+        ({"batch": 0, "batch_rows": 6, "lag": 0, "operators": [{}]}, False),
+        ({"batch": 1, "batch_rows": 0, "lag": 0, "operators": [{}]}, True),
+        ({"batch": 1, "batch_rows": 6, "lag": 0, "operators": [{}]}, True),
+        ({"batch": 0, "batch_rows": 0, "lag": 0, "operators": [{}]}, True),
+        ({"batch": 0, "batch_rows": 6, "lag": 0, "operators": []}, True),
+        ({"batch": 1, "batch_rows": 6, "lag": 9, "lag_s": 4.0, "operators": [{}]}, True),
+        ({"batch": 1, "batch_rows": 6, "lag": 9, "lag_s": 6.0, "operators": [{}]}, False),
+        ({"batch": -1, "lag": 0}, False),
+    ],
+)
+def test_a_replay_has_caught_up_once_it_has_published_what_it_read(
+    store: Store, report: dict[str, Any], ready: bool
+) -> None:
+    name = replayed(store)
+    reported = replace(pipeline(store, name), progress=({"state": "running", **report},))
+    with store.catalog.writing() as txn:
+        txn.put_state(PIPELINE, name, reported)
+        row = need_query(txn, name)
+    assert has_caught_up(store, row) is ready

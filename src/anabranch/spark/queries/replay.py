@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from anabranch.catalog.state.query import QueryRow
 from anabranch.deployments.hosting import kept_versions
@@ -19,7 +19,8 @@ _BEHIND_S_MAX: Final = 5.0  # the age of the oldest event still to be read, wher
 
 
 def has_caught_up(store: Store, row: QueryRow) -> bool:
-    """True if every statement of the replay has read what its sources hold, or nearly, as of its last heartbeat."""
+    """True if every statement of the replay has read what its sources hold, or nearly, as of its last heartbeat, and
+    has published what that closes."""
     pipeline = record.get(store.catalog, row.name)
     if pipeline is None or not pipeline.prepared or len(pipeline.progress) < len(pipeline.outputs):
         return False
@@ -27,8 +28,15 @@ def has_caught_up(store: Store, row: QueryRow) -> bool:
         each.get("state") == "running"
         and each.get("batch", -1) >= 0
         and (each.get("lag") == 0 or each.get("lag_s", _BEHIND_S_MAX) < _BEHIND_S_MAX)
+        and _has_published(each)
         for each in pipeline.progress
     )
+
+
+def _has_published(progress: Mapping[str, Any]) -> bool:
+    # The windows that a batch closes are published by the next one, which may read nothing. Without events at all,
+    # Spark reports a batch without rows after some seconds.
+    return not progress.get("operators") or progress["batch"] > 0 or progress.get("batch_rows") == 0
 
 
 def swap_replay(store: Store, row: QueryRow) -> Mapping[str, str]:
