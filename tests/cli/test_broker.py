@@ -119,6 +119,9 @@ def test_a_query_runs_in_the_broker_with_functions_of_modules(lines: tuple[Line,
     assert told.startswith("the module's function bad failed: it was stopped")
     assert broker("query", "SELECT hot(3.0) AS h").rows == [{"h": True}]
     assert "unknown stream or table" in broker.refused("query", "SELECT * FROM iot.none")
+    files = "SELECT * FROM read_csv('/etc/passwd')"
+    assert "--allow-files" in own.refused("query", files) and "--allow-files" not in broker.refused("query", files)
+    assert "--allow-files" not in broker.refused("query", "SELECT current_setting('threads')")
     assert "--memory can't be used through a broker" in broker.refused("query", "SELECT 1", "--memory", "1GiB")
     broker("modules", "remove", "bad", "--yes")
     assert [each["module"] for each in own("modules", "list", "--json").json] == ["heat"]

@@ -18,7 +18,7 @@ from anabranch.model.names import StreamName
 from anabranch.query.called_functions import called_names
 from anabranch.query.dataset import StreamDataset
 from anabranch.query.functions import ModuleFunctions
-from anabranch.query.messages import DATABASE_SCHEMAS, over_memory, over_time, query_error, stream_tables
+from anabranch.query.messages import DATABASE_SCHEMAS, FILES_ADVICE, over_memory, over_time, query_error, stream_tables
 from anabranch.query.names import lists_tables, named_streams
 from anabranch.query.sandbox import QueryDatabase, QueryLimits, check_statements
 from anabranch.query.scan import Scans
@@ -195,7 +195,8 @@ class Query(Closeable):
     def _check(self, run: _QueryRun, sql: str) -> None:
         if not self._allow_files:
             try:
-                check_statements(self._database, sql)
+                # Through a broker, which gives `allowed`, nothing lets it.
+                check_statements(self._database, sql, advice=FILES_ADVICE if self._allowed is None else "")
             except duckdb.Error as exc:
                 raise self._translated(run, exc) from exc
 

@@ -29,6 +29,7 @@ _CHANGES_A_VIEW = re.compile(
     r"is of type View|is not an table|from base table|update base table|modify view|Can only \w+ .*base table"
 )
 _UNKNOWN = re.compile(r"unknown stream or table '([^']*)'")
+FILES_ADVICE: Final = "; to let it, pass --allow-files, in Python allow_files=True"
 _NO_FILES = re.compile(r"operations are disabled by configuration|disabled through configuration")
 
 
@@ -43,7 +44,7 @@ def query_error(store: Store, error: str, allowed: Collection[StreamName] | None
         return InvalidSql("a query can't use files, the network or extensions", line)
     if _NO_FILES.search(message):
         return InvalidSql(
-            f"{without_kind(message)}; to let a query use files and extensions, pass --allow-files, in Python allow_files=True",
+            without_kind(message) + FILES_ADVICE,
             line,
         )
     return InvalidSql(message, line)

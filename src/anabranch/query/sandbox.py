@@ -42,7 +42,7 @@ _SETTINGS = re.compile(
 _DYNAMIC = re.compile(
     r'\b(query|query_table|json_execute_serialized_sql)"?[\x00-\x20\x7f-\U0010ffff]*(?:\(|/\*|--)', re.IGNORECASE
 )
-_REFUSED: Final = "is refused: a query can't use files, extensions or settings; to let it, pass --allow-files, in Python allow_files=True"
+_REFUSED: Final = "is refused: a query can't use files, extensions or settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +101,35 @@ class QueryDatabase:
         rmtree(self.spill, ignore_errors=True)
 
 
-def check_statements(database: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Refuse statements that do more than read streams and keep tables of their own. Raises InvalidSql; syntax errors are
-    DuckDB's own."""
+def check_statements(database: duckdb.DuckDBPyConnection, sql: str, *, advice: str = "") -> None:
+    """Refuse statements that do more than read streams and keep tables of their own; `advice` says how to let them. Raises
+    InvalidSql; syntax errors are DuckDB's own."""
+    refused = _REFUSED + advice
     check_sql_text(sql, what="the query", bytes_max=limits.SQL_BYTES_MAX)
     if (found := _SETTINGS.search(sql)) is not None:
-        raise InvalidSql(f"{found[0]} {_REFUSED}")
+        raise InvalidSql(f"{found[0]} {refused}")
     if (found := _DYNAMIC.search(sql)) is not None:
-        raise InvalidSql(
-            f"{found[1]}(…) {_REFUSED}; it runs a text as SQL, which is not checked: write that SQL itself"
-        )
+        raise InvalidSql(f"{found[1]}(…) {refused}; it runs a text as SQL, which is not checked: write that SQL itself")
     for statement in database.extract_statements(sql):
-        _check(database, statement)
+        _check(database, statement, refused)
 
 
-def _check(database: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> None:
+def _check(database: duckdb.DuckDBPyConnection, statement: duckdb.Statement, refused: str) -> None:
     try:
         kind, text = str(statement.type).rpartition(".")[2], str(statement.query)
     except ValueError as exc:  # a kind of statement that DuckDB's client doesn't know, such as UPDATE EXTENSIONS
-        raise InvalidSql(f"{_first_word(str(statement.query))} {_REFUSED}") from exc
+        raise InvalidSql(f"{_first_word(str(statement.query))} {refused}") from exc
     word = _first_word(text)
     if word == "EXPLAIN":  # judged by what it explains: EXPLAIN ANALYZE runs it
         inner = _EXPLAIN.sub("", text, count=1)
         if inner == text:  # a comment stands between its words, for example
             raise InvalidSql("write EXPLAIN [ANALYZE] and then the query, without comments between them")
         for explained in database.extract_statements(inner):
-            _check(database, explained)
+            _check(database, explained, refused)
         return
     allowed = word in _AROUND_PIVOT if kind == "MULTI" else kind in _ALLOWED
     if not allowed or (kind in ("CREATE", "DROP") and _SECRET.search(text)):
-        raise InvalidSql(f"{word} {_REFUSED}")
+        raise InvalidSql(f"{word} {refused}")
 
 
 def _first_word(text: str) -> str:

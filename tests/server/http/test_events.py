@@ -14,7 +14,10 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.errors import InvalidArgument
 from anabranch.model.cut import TAIL
+from anabranch.server.http.endpoints import Endpoint
+from anabranch.server.http.table import ENDPOINTS
 from anabranch.store import Store
 from tests.server.http.serving import COLUMNS, Serving
 
@@ -356,3 +359,22 @@ def test_an_event_that_breaks_a_check_is_refused_with_its_values(http: httpx.Cli
         assert "breaks the check 'positive' (count > 0): count = -1" in answer.text
     with store.reader("iot/checked") as reader:
         assert [event.body["count"] for event in reader] == [1]
+
+
+@pytest.mark.parametrize(
+    "endpoint", [each for each in ENDPOINTS if each.path.startswith("/v1/")], ids=lambda each: each.name
+)
+def test_no_endpoint_takes_a_parameter_that_it_has_not(endpoint: Endpoint) -> None:
+    known = [each["name"] for each in endpoint.parameters if each["in"] == "query"]
+    endpoint.check_query(known)
+    with pytest.raises(InvalidArgument, match=f"has no parameter 'where': it takes {', '.join(known) or 'none'}$"):
+        endpoint.check_query([*known, "where"])
+
+
+def test_a_parameter_that_is_unknown_is_refused(http: httpx.Client) -> None:
+    http.post(SENSORS, json=event(1))
+    answer = http.get(SENSORS, params={"where": "count > 5", "limit": 1})
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith(
+        "GET /v1/streams/{scope}/{name}/events has no parameter 'where': it takes from, to, by, limit, columns"
+    )

@@ -66,6 +66,7 @@ class HttpApp:
         check_host(request.headers, self._hosts)
         principal = authenticate(front.guard, request.scope, endpoint.token_of)
         front.guard.admit(principal)
+        endpoint.check_query(request.query_params)
         stream = None
         if endpoint.resource == "stream":
             assert endpoint.operation is not None, "an endpoint of a stream has an operation"

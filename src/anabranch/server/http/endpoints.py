@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 
+from anabranch.errors import InvalidArgument
 from anabranch.security.guard import Operation
 from anabranch.server.http.access import header_token
 from anabranch.server.http.front import HttpCall
@@ -22,6 +23,7 @@ Resource = Literal["stream", "store", "open", "verb"]
 """What an endpoint's operation is checked on before its handler runs: `stream`, that of the path's `{scope}/{name}`;
 `store`, the store itself; `open`, nothing, for pages that tell nothing of the store; `verb`: the handler's verb has its
 own checks."""
+_OWN_API: Final = "/v1/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +46,13 @@ class Endpoint:
     token_of: Callable[[Scope], str | None] = header_token
     refusal: Callable[[BaseException], Response] = problem_response
     socket: SocketHandler | None = None
+
+    def check_query(self, given: Iterable[str]) -> None:
+        """Raise InvalidArgument for a parameter of the query string that the endpoint hasn't. Other systems' APIs, whose clients
+        send what this server does not know, are not checked."""
+        if not self.path.startswith(_OWN_API):
+            return
+        known = [each["name"] for each in self.parameters if each["in"] == "query"]
+        if unknown := next((name for name in given if name not in known), None):
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise InvalidArgument(f"{self.method} {self.path} has no parameter '{unknown:.100}': {takes}")
