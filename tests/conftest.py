@@ -133,9 +133,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Delete the folder in memory that `./dev test` has made for all files of this run."""
-    folder = os.environ.get("ANABRANCH_TEST_FILES")
-    if folder is not None and not hasattr(config, "workerinput"):
+    """Delete the folder in memory that `./dev test` has made for all files of this run. Its name ends with the number of the
+    process that runs them: not of a worker, nor of a pytest that a test starts, which have the same environment."""
+    folder = os.environ.get("ANABRANCH_TEST_FILES", "")
+    if folder.endswith(f"-{os.getpid()}"):
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -124,7 +124,7 @@ def test_wrong_columns_and_sizes_are_refused(store: Store) -> None:
     for wrong in (0, 1.5, "two"):
         with pytest.raises(InvalidArgument, match="at least 1"):
             history.read(fetchers=wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match=r"'append' or (by=)?'event'"):
+    with pytest.raises(InvalidArgument, match=r"""['"]append['"] or (by=)?['"]event['"]"""):
         history.ranges("2026-01-01T00:00:00Z", by="arrival")  # type: ignore[arg-type]
 
 
