@@ -60,6 +60,16 @@ FUNCTIONS: Final[dict[str, type[exp.Expr]]] = {
     "variance": exp.Variance,
 }
 _KINDS: Final = tuple(FUNCTIONS.values())
+_ADDED: Final = "write a sum, such as at + INTERVAL '1' DAY"
+_QUANTILE: Final = "write kll_sketch_agg_double(…) in a statement in the store's own SQL"
+_INSTEAD: Final[dict[type[exp.Expr], str]] = {
+    **dict.fromkeys((exp.DateAdd, exp.DatetimeAdd, exp.TimeAdd, exp.TimestampAdd, exp.TsOrDsAdd), _ADDED),
+    **dict.fromkeys(
+        (exp.DateSub, exp.DatetimeSub, exp.TimeSub, exp.TimestampSub),
+        _ADDED.replace("+", "-").replace("sum", "difference"),
+    ),
+    **dict.fromkeys((exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _QUANTILE),
+}
 
 
 _PARTS: Final[dict[type[exp.Expr], str]] = {
@@ -72,8 +82,8 @@ _PARTS: Final[dict[type[exp.Expr], str]] = {
 }
 
 
-def unsupported(tree: exp.Expr, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
-    """The first part that is not translated, and what to say of it; None if there is none."""
+def unsupported(tree: exp.Expr, text: str, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
+    """The first part that is not translated, and what to say of it; None if there is none. `text` is what was parsed."""
     for node in tree.walk():
         if (message := _PARTS.get(type(node))) is not None:
             return node, message
@@ -85,8 +95,20 @@ def unsupported(tree: exp.Expr, *, pipeline: bool) -> tuple[exp.Expr, str] | Non
                 "an aggregate of DISTINCT values is not supported in a pipeline; use approx_distinct to count them",
             )
         if isinstance(node, exp.Func) and type(node) not in _KINDS:
-            name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
-            alike = get_close_matches(name, FUNCTIONS, n=1)
-            known = f"did you mean {alike[0]}?" if alike else f"expected one of {', '.join(sorted(FUNCTIONS))}"
-            return node, f"the function {name} is not translated; {known}"
+            return node, f"the function {_written(node, text)} is not translated; {_instead(node)}"
     return None
+
+
+def _written(node: exp.Func, text: str) -> str:
+    """The function's name in the statement, which may be another than the parser's."""
+    if isinstance(node, exp.Anonymous) or "start" not in node.meta:
+        return str(node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+    return text[node.meta["start"] : node.meta["end"] + 1].lower()
+
+
+def _instead(node: exp.Func) -> str:
+    if (instead := _INSTEAD.get(type(node))) is not None:
+        return instead
+    name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+    alike = get_close_matches(name, FUNCTIONS, n=1)
+    return f"did you mean {alike[0]}?" if alike else f"expected one of {', '.join(sorted(FUNCTIONS))}"

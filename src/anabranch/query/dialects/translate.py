@@ -89,7 +89,7 @@ class _Translation:
     def sql(self) -> str:
         """The statement, translated."""
         pipeline = self._form == "pipeline"
-        if (found := unsupported(self._tree, pipeline=pipeline)) is not None:
+        if (found := unsupported(self._tree, self._text.whole[self._text.start :], pipeline=pipeline)) is not None:
             raise self._error(found[1], found[0])
         if (found := different(self._tree, self._dialect, pipeline=pipeline)) is not None:
             raise self._error(found[1], found[0])
