@@ -47,6 +47,16 @@ PROGRESS = {
             "dropped": 3,
         }
     ],
+    "segments": [
+        {
+            "stream": "iot/sensors",
+            "segment": "0.0",
+            "lag": 4321,
+            "event_time_us": 1_767_225_600_000_000,
+            "skew_s": 1234.5,
+        },
+        {"stream": "iot/sensors", "segment": "0.1", "lag": 0, "event_time_us": None, "skew_s": None},
+    ],
 }
 
 
@@ -74,6 +84,12 @@ def test_each_statement_and_each_operator_has_a_row(store: ab.Store) -> None:
     (found,) = line("queries", "top", "--json").json
     assert (found["query"], found["lag_s"], found["watermark"]) == ("means", 2.5, "2026-01-01T00:00:00Z")
     assert found["operators"][0]["dropped"] == 3
+    _, first, second = line("queries", "top", "means", "--segments", "--once").out.splitlines()
+    assert " ".join(first.split()) == "means out/means iot/sensors 0.0 4,321 2026-01-01T00:00:00Z 1,234.5 s"
+    assert second.split() == ["means", "out/means", "iot/sensors", "0.1", "0", "-", "-"]
+    assert found["segments"][0]["event_time"] == "2026-01-01T00:00:00Z"
+    assert "event_time_us" not in found["segments"][0]
+    assert "not both" in line.refused("queries", "top", "--segments", "--operators")
     assert "query 'none' not found" in line.refused("queries", "top", "none")
     assert "means" in line("queries", "show", "means").out
 

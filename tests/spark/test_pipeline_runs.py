@@ -89,6 +89,9 @@ def test_results_and_late_events_of_disordered_input_make_up_every_closed_window
     assert operator["operator"] == "stateStoreSave"
     assert operator["rows"] == progress["out/tumbling"].state_rows
     assert progress["out/tumbling"].lag_s == 0.0
+    segments = progress["out/tumbling"].segments
+    assert {(each["stream"], each["segment"], each["lag"]) for each in segments} == {(SOURCE, "0.0", 0)}
+    assert (segments[0]["event_time_us"], segments[0]["skew_s"]) == (BASE + int(max(times) * SECOND), 0.0)
     assert set(progress["out/tumbling"].stages_ms) >= {"addBatch", "latestOffset"}
 
 

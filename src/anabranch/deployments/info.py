@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,9 @@ class QueryInfo:
     host; `refused` says why hosts leave it, while they do. `results` are the names of the streams that it was
     started to feed. `standby` is the kind of standby that was chosen. The state of a hot one is `none` while no host has it,
     `behind` while it starts or has fallen behind, `ready` to take over, or `refused`; `standby_host` is the process that
-    has it. `standby_refused` says why it is refused, or why hosts leave it. `progress` holds one mapping for each statement, as of the last second of its run: `batch`,
-    `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `operators` and others (docs/how-to/deploy-queries.md lists them). A replay
-    `replaces` that query once it has caught up. Times in µs."""
+    has it. `standby_refused` says why it is refused, or why hosts leave it. `progress` holds one mapping for each statement,
+    as of the last second of its run: `batch`, `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `segments`, `operators` and
+    others (docs/how-to/deploy-queries.md lists them). A replay `replaces` that query once it has caught up. Times in µs."""
 
     name: str
     state: QueryState
@@ -78,6 +78,20 @@ def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
         progress=() if pipeline is None else tuple(pipeline.progress),
         replaces=row.replaces,
     )
+
+
+def progress_with_times(progress: Mapping[str, Any], time_text: Callable[[int | None], str | None]) -> dict[str, Any]:
+    """The progress of a statement with times as text, also in the mappings of its segments: `watermark` instead of
+    `watermark_us`, `event_time` instead of `event_time_us`."""
+    shown: dict[str, Any] = {}
+    for name, value in progress.items():
+        if name.endswith("_us"):
+            shown[name.removesuffix("_us")] = time_text(value)
+        elif name == "segments":
+            shown[name] = [progress_with_times(each, time_text) for each in value]
+        else:
+            shown[name] = value
+    return shown
 
 
 def _standby_state(hot: QueryStandby | None) -> str:

@@ -14,10 +14,9 @@ from anabranch.catalog.state.query import QUERY, QueryRow
 from anabranch.errors import InvalidCut, StreamNotFound, Truncated
 from anabranch.export.sample import MetricSample
 from anabranch.model.cut import HEAD, StreamCut
-from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.segment_range import RangesBetween
 from anabranch.store import Store
-from anabranch.store.engine_api import event_time_around, load
+from anabranch.store.engine_api import event_times_at
 
 __all__ = ["HELP", "pipeline_samples"]
 
@@ -89,7 +88,7 @@ def _of_pipeline(store: Store, pipeline: StoredPipeline) -> Iterator[MetricSampl
                 of_segment = (*labels, ("segment", str(part.segment)))
                 yield MetricSample("anabranch_pipeline_segment_lag_events", of_segment, part.events)
                 yield MetricSample("anabranch_pipeline_segment_lag_bytes", of_segment, part.bytes)
-            for segment, time in _event_times(store, cut):
+            for segment, time in event_times_at(store.internals.logs, cut).items():
                 of_segment = (*labels, ("segment", str(segment)))
                 yield MetricSample("anabranch_pipeline_segment_event_time_seconds", of_segment, time / 1e6)
 
@@ -113,25 +112,6 @@ def _of_query(row: QueryRow, now: int) -> Iterator[MetricSample]:
         labels = (("query", row.name), ("state", state))
         yield MetricSample("anabranch_query_state", labels, 1 if state == current else 0)
     yield MetricSample("anabranch_query_restarts", (("query", row.name),), row.restarts)
-
-
-def _event_times(store: Store, cut: StreamCut) -> Iterator[tuple[SegmentId, Micros]]:
-    """For each segment of a stream with event times, the newest one of the extent that holds the last event before the
-    cut. Left out are segments of which nothing was read, or what was read is truncated."""
-    with store.catalog.reading() as reading:
-        view = load(reading, cut.stream)
-    if view.info.schema.time is None:
-        return
-    for segment, position in cut.as_dict().items():
-        part = view.segments.get(segment)
-        if part is None or not part.head < position <= view.length(segment):
-            continue
-        try:
-            time = event_time_around(store.internals.logs, view, segment, position - 1)
-        except (StreamNotFound, Truncated):
-            continue
-        if time is not None:
-            yield segment, time
 
 
 def _unread(store: Store, cut: StreamCut) -> RangesBetween:

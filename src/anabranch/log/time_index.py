@@ -99,13 +99,6 @@ def append_time(logs: LogReader, view: StreamView, segment: SegmentId, offset: i
         return Micros(times[0].value)
 
 
-def event_time_around(logs: LogReader, view: StreamView, segment: SegmentId, offset: int) -> Micros | None:
-    """The newest event time of the extent that holds this offset, from the catalog alone. None if none of its events has
-    one. Raises StreamNotFound, Truncated."""
-    (piece,) = SegmentReader(logs, view, segment).plan(offset, offset + 1).extents
-    return piece.extent.events.high
-
-
 def newest_event(logs: LogReader, view: StreamView, segment: SegmentId, start: int, stop: int) -> Micros | None:
     """The greatest event time of the segment's offsets `start <= offset < stop`, None if no event has one. Takes it from
     the catalog, and from the events only where an extent holds others too. Raises StreamNotFound, Truncated."""

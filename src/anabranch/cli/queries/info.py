@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.output import iso_time, print_json, print_note
+from anabranch.deployments.info import progress_with_times
 from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
@@ -46,5 +47,4 @@ def info_to_json(info: QueryInfo) -> dict[str, Any]:
 
 
 def progress_to_json(progress: Mapping[str, Any]) -> dict[str, Any]:
-    watermark = iso_time(progress.get("watermark_us"))
-    return {name: value for name, value in progress.items() if name != "watermark_us"} | {"watermark": watermark}
+    return progress_with_times(progress, iso_time)

@@ -10,6 +10,7 @@ import typer
 from anabranch.cli.options import JsonOption, StoreOption, open_store
 from anabranch.cli.output import print_columns, print_json
 from anabranch.cli.queries.info import progress_to_json
+from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from anabranch.deployments.info import QueryInfo
@@ -22,6 +23,9 @@ def top(
     operators: Annotated[
         bool, typer.Option("--operators", help="A row for each stateful operator, instead of for each statement.")
     ] = False,
+    segments: Annotated[
+        bool, typer.Option("--segments", help="A row for each segment of the streams that a statement reads.")
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Print once, and end: the default without a terminal.")] = False,
     interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="Time between two looks.")] = "1s",
     as_json: JsonOption = False,
@@ -31,20 +35,23 @@ def top(
 
     LAG counts the events that are still to be read, and BEHIND is the age of the oldest. LATE counts events of this run
     that came too late for their windows. STANDBY is the state of a hot standby: ready to take over, behind (it
-    starts, or does not keep up), refused or none.
+    starts, or does not keep up), refused or none. With --segments, SKEW is by how much the event time up to which a
+    segment is read is behind the foremost segment of its stream.
 
     Examples:
 
       anabranch queries top
       anabranch queries top means --operators --once
+      anabranch queries top means --segments
       anabranch queries top --json | jq '.[] | select(.lag_s > 60) | .query'
     """
     from anabranch.cli.queries import top_table
     from anabranch.model.amounts import to_duration
 
     interval_s = to_duration(interval) / 1e6
-    header = top_table.OPERATORS_HEADER if operators else top_table.HEADER
-    rows_of = top_table.operator_rows if operators else top_table.rows
+    if operators and segments:
+        raise InvalidArgument("give --operators or --segments, not both")
+    header, rows_of = top_table.TABLES["operators" if operators else "segments" if segments else "statements"]
     with open_store(store) as opened:
 
         def look() -> list[QueryInfo]:

@@ -1,9 +1,10 @@
-"""The table of `anabranch queries top`: one row for each statement of each deployed query, or for each stateful operator."""
+"""The table of `anabranch queries top`: one row for each statement of each deployed query, for each stateful operator, or
+for each segment that is read."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.output import iso_time
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
     from anabranch.deployments.info import QueryInfo
 
-__all__ = ["HEADER", "OPERATORS_HEADER", "operator_rows", "rows", "watch"]
+__all__ = ["TABLES", "watch"]
 
-HEADER: Final = (
+_STATEMENTS_HEADER: Final = (
     "QUERY",
     "STATE",
     "STANDBY",
@@ -34,7 +35,8 @@ HEADER: Final = (
     "BATCH",
     "TOOK",
 )
-OPERATORS_HEADER: Final = ("QUERY", "RESULT", "OPERATOR", "ROWS", "SIZE", "UPDATED", "COMMIT", "DROPPED")
+_OPERATORS_HEADER: Final = ("QUERY", "RESULT", "OPERATOR", "ROWS", "SIZE", "UPDATED", "COMMIT", "DROPPED")
+_SEGMENTS_HEADER: Final = ("QUERY", "RESULT", "STREAM", "SEGMENT", "LAG", "EVENT TIME", "SKEW")
 _LEFT_OUT: Final = (
     "STANDBY",
     "BATCH",
@@ -54,11 +56,11 @@ _LEFT_OUT: Final = (
 _GAP: Final = 2  # between two columns
 
 
-def rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
+def _statement_rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
     """A row for each statement, and one for a query that has none yet."""
     for info in found:
         if not info.progress:
-            yield (info.name, info.state, info.standby_state or "-", *("-",) * (len(HEADER) - 3))
+            yield (info.name, info.state, info.standby_state or "-", *("-",) * (len(_STATEMENTS_HEADER) - 3))
         for each in info.progress:
             yield (
                 info.name,
@@ -78,7 +80,7 @@ def rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
             )
 
 
-def operator_rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
+def _operator_rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
     """A row for each stateful operator."""
     for info in found:
         for statement in info.progress:
@@ -93,6 +95,30 @@ def operator_rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
                     f"{each['commit_ms']:,} ms",
                     each["dropped"],
                 )
+
+
+def _segment_rows(found: Sequence[QueryInfo]) -> Iterator[tuple[Any, ...]]:
+    """A row for each segment of each stream that a statement reads."""
+    for info in found:
+        for statement in info.progress:
+            for each in statement.get("segments", ()):
+                yield (
+                    info.name,
+                    statement["target"],
+                    each["stream"],
+                    each["segment"],
+                    each["lag"],
+                    iso_time(each["event_time_us"]) or "-",
+                    "-" if each["skew_s"] is None else f"{each['skew_s']:,.1f} s",
+                )
+
+
+TABLES: Final[Mapping[str, tuple[Sequence[str], Callable[[Sequence[QueryInfo]], Iterator[tuple[Any, ...]]]]]] = {
+    "statements": (_STATEMENTS_HEADER, _statement_rows),
+    "operators": (_OPERATORS_HEADER, _operator_rows),
+    "segments": (_SEGMENTS_HEADER, _segment_rows),
+}
+"""By what has a row: the header, and a function that makes the rows of queries."""
 
 
 def watch(

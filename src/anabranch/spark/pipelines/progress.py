@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.errors import AnabranchError
 from anabranch.model.cut import StreamCut
-from anabranch.model.ids import StreamId
+from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.segment_range import RangesBetween
 from anabranch.model.times import to_micros
 from anabranch.spark.pipelines.backlog_age import BacklogAge
 from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.reports import reports_after
+from anabranch.spark.pipelines.segment_progress import segment_progress
 from anabranch.spark.pipelines.shed_rows import ShedRows
 from anabranch.spark.session.java_watch import JVM_GONE_ERRORS
 from anabranch.store import Store
+from anabranch.store.engine_api import event_times_at
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -45,7 +48,7 @@ class QueryProgress:
     for them, and `batch_rows` the number of events that it read. `operators` holds a mapping for each stateful
     operator: `operator` (Spark's name), `rows`, `bytes`, `updated` rows and `commit_ms` in the last batch, and
     `dropped`, the rows that it left out as late in this run. `reached` holds the cut, as text, up to which each source
-    is read.
+    is read, and `segments` a mapping for each segment of the sources (see `segment_progress`).
 
     `run_read` and `run_late` count events of this run alone. If late events are not kept (`keeps_late`), `run_late` is
     the number of rows that Spark reports as dropped. Spark counts these after partial aggregation within each
@@ -74,6 +77,7 @@ class QueryProgress:
     keeps_late: bool = False
     late_stream: str | None = None
     reached: Mapping[str, str] = field(default_factory=dict)
+    segments: Sequence[Mapping[str, Any]] = ()
     started: bool = field(default=False, repr=False)
 
     def as_json(self) -> dict[str, Any]:
@@ -100,6 +104,7 @@ class QueryMeter:
             self._names.setdefault(cut.stream, []).append(name)
         self._reached = self._starts | self._before(prepared)
         self._late_tail = None if self._late is None else store.cuts.tail(self._late)
+        self._event_times: dict[StreamName, tuple[StreamCut, Mapping[SegmentId, Micros]]] = {}  # as of a cut
         self._run_read = self._run_late = 0
         self._traced_to = -1  # the last batch that has a span
         self._history: deque[tuple[float, int]] = deque()
@@ -130,13 +135,14 @@ class QueryMeter:
             operators = self._operators(query, spark_progress)
             self._run_late = sum(self._dropped.values()) if self._late is None else self._run_late + self._late_since()
             run_shed = 0 if self._shed is None else self._shed.measure(query, spark_progress)
-            read, lag = self._distances()
+            read, unread = self._read(), self._unread()
+            lag, segments = sum(each.events for each in unread.values()), self._segments(unread)
             written, late = self._length(self._target), 0 if self._late is None else self._length(self._late)
         except JVM_GONE_ERRORS:
             return self._last
         except AnabranchError:  # a stream was truncated or deleted meanwhile; the query itself will fail
             read, lag, written, late = self._last.read, self._last.lag, self._last.written, self._last.late
-            operators, run_shed = self._last.operators, self._last.run_shed
+            operators, run_shed, segments = self._last.operators, self._last.run_shed, self._last.segments
         self._last = QueryProgress(
             target=self._last.target,
             state=state,
@@ -164,6 +170,7 @@ class QueryMeter:
             keeps_late=self._late is not None,
             late_stream=self._late_stream,
             reached=self._reached_text(),
+            segments=segments,
         )
         return self._last
 
@@ -239,12 +246,21 @@ class QueryMeter:
             )
             self._traced_to = each["batchId"]
 
-    def _distances(self) -> tuple[int, int]:
-        read = lag = 0
+    def _read(self) -> int:
+        distance = self._store.cuts.distance
+        return sum(distance(cut.stream, self._starts[name], cut).events for name, cut in self._reached.items())
+
+    def _unread(self) -> dict[StreamName, RangesBetween]:
+        return {name: self._store.cuts.between(cut.stream, cut) for name, cut in self._reached.items()}
+
+    def _segments(self, unread: Mapping[StreamName, RangesBetween]) -> Sequence[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
         for name, cut in self._reached.items():
-            read += self._store.cuts.distance(cut.stream, self._starts[name], cut).events
-            lag += self._store.cuts.distance(cut.stream, cut).events
-        return read, lag
+            known = self._event_times.get(name)
+            if known is None or known[0] != cut:
+                known = self._event_times[name] = (cut, event_times_at(self._store.internals.logs, cut))
+            found += segment_progress(name, cut, unread[name], known[1])
+        return found
 
     def _length(self, stream: StreamName | StreamId) -> int:
         return self._store.cuts.distance(stream).events

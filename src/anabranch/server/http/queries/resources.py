@@ -12,7 +12,7 @@ from anabranch import limits
 from anabranch.catalog.state.query_question import CommittedState, UpgradePlan
 from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.pairs import parse_pairs
-from anabranch.deployments.info import QueryInfo
+from anabranch.deployments.info import QueryInfo, progress_with_times
 from anabranch.deployments.templates.template import QueryTemplate
 from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.times import to_datetime
@@ -208,9 +208,7 @@ def query_json(info: QueryInfo) -> dict[str, Any]:
 
 def progress_json(progress: Mapping[str, Any]) -> dict[str, Any]:
     """The progress of a statement, with times as text: `watermark` for `watermark_us`."""
-    return {
-        name.removesuffix("_us"): _time(value) if name.endswith("_us") else value for name, value in progress.items()
-    }
+    return progress_with_times(progress, _time)
 
 
 def version_json(version: QueryVersion) -> dict[str, Any]:

@@ -115,6 +115,26 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
                     },
                 },
             },
+            "segments": {
+                "type": "array",
+                "description": "The segments of the streams that it reads.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "stream": TEXT,
+                        "segment": TEXT,
+                        "lag": {"type": "integer", "description": "Events still to be read."},
+                        "event_time": {
+                            "type": ["string", "null"],
+                            "description": "The event time up to which it is read.",
+                        },
+                        "skew_s": {
+                            "type": ["number", "null"],
+                            "description": "By how much that is behind the foremost segment of the stream.",
+                        },
+                    },
+                },
+            },
         },
     },
     "QueryProgress": {
