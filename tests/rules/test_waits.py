@@ -82,7 +82,7 @@ ALLOWED = {
     "remote/writer.py::RemoteWriter.note_time BatchAck(acknowledgement).result": _ANSWERED,
     "server/flight/append.py::_Answers._run self._changed.wait": _CONDITION + "a task that has nothing to do",
     "server/flight/append.py::_Answers.add self._changed.wait": _CONDITION + _DURABLE,
-    "server/flight/append.py::_produced accepted.result": _DURABLE,
+    "server/flight/append.py::_ProducerTarget._outcome accepted.result": _DURABLE,
     "server/grpc/append.py::_Window.get self._queue.get": "a caller who appends, until its connection ends, or a drain",
     "server/grpc/append.py::_Window.put self._less.wait": _DURABLE,
     "server/grpc/delivered.py::DeliveredBatches.room self._room.wait": "the caller commits within `GROUP_PROCESSING_S_MAX`",

@@ -254,7 +254,9 @@ class Ack(Displayed):
         """The event's pointer, once it is durable.
 
         Raises the error the append was refused with, AppendUncertain where its outcome is unknown, TimeoutError after
-        `timeout` seconds (it may still become durable).
+        `timeout` seconds (it may still become durable). Raises EventNotFound where the event is not stored because of
+        the stream's load policy; and, through a broker, where it is durable but the pointer is not known: it has no key,
+        or the stream was scaled meanwhile, and it was sent again after a broker or the connection had failed.
         """
         self._acknowledgement.wait(timeout)
         return self._acknowledgement.pointer(self._row)

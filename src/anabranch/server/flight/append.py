@@ -20,6 +20,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
 from anabranch.server.flight.appended_rows import AppendedRows, appended_rows
 from anabranch.server.flight.byte_appends import ByteTarget
+from anabranch.server.flight.repeated_rows import repeated_rows
 from anabranch.server.load.stream_loads import Sampled, number_label, sample_of_repeat
 from anabranch.wire.commands import named_stream, parse
 from anabranch.wire.flight_errors import error_text
@@ -91,7 +92,24 @@ class _ProducerTarget:
         label = number_label(self._producer.name, self.epoch, metadata.sequence)
         kept, sampled = self._loads.thin(self._producer.stream_id, batch, number=label)
         accepted = self._producer.append(kept, sequence=metadata.sequence)
-        return lambda: _produced(accepted, batch.num_rows, label, sampled)
+        return lambda: self._outcome(accepted, batch, label, sampled)
+
+    def _outcome(
+        self, accepted: ProducerAck, batch: pa.RecordBatch, label: str, sampled: Sampled | None
+    ) -> AppendedRows:
+        """The outcome of appending `batch`, as `label` names it."""
+        result = accepted.result()
+        if result.duplicate:
+            sampled = sample_of_repeat(batch.num_rows, result.events or 0, label)
+        ranges = [(each.segment, each.start, each.stop - each.start) for each in result.ranges]
+        runs = accepted.landings()
+        if not runs and sampled is None and len(ranges) > 1:
+            with self._store.catalog.reading() as reading:
+                view = reading.view(result.stream)
+            runs = [] if view is None else repeated_rows(view, batch, ranges)
+        if runs:
+            return appended_rows(runs)._replace(duplicate=result.duplicate, sampled=sampled)
+        return AppendedRows(ranges, b"", result.duplicate, sampled)
 
     def close(self) -> None:
         self._producer.close()
@@ -281,18 +299,6 @@ def _outcome(waiting: _Waiting) -> v1.AppendAnswer:
         weight=0.0 if outcome.sampled is None else outcome.sampled.weight,
         kept_rows=b"" if outcome.sampled is None else outcome.sampled.rows.astype("<u4").tobytes(),
     )
-
-
-def _produced(accepted: ProducerAck, events: int, label: str, sampled: Sampled | None) -> AppendedRows:
-    """Of a producer's append of so many events, as `label` names it."""
-    result = accepted.result()
-    if result.duplicate:
-        sampled = sample_of_repeat(events, result.events or 0, label)
-    runs = accepted.landings()
-    if runs:
-        return appended_rows(runs)._replace(duplicate=result.duplicate, sampled=sampled)
-    ranges = [(each.segment, each.start, each.stop - each.start) for each in result.ranges]
-    return AppendedRows(ranges, b"", result.duplicate, sampled)
 
 
 def _target(broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> Target:
