@@ -24,6 +24,7 @@ def test_a_stream_goes_out_and_comes_back(sensors: Line, tmp_path: Path) -> None
     assert sensors("archive", "verify", place, "--bytes-only", "--json").json["flaws"] == []
     shown = sensors("archive", "show", place)
     assert "iot/sensors" in shown.out and "device, at, celsius" in shown.out
+    assert [line.partition("  ")[0] for line in shown.out.splitlines()[:3]] == ["archive", "made", "digest"]
     told = sensors("archive", "show", place, "--json").json
     assert told["streams"][0]["events"] == 3
 
@@ -87,7 +88,7 @@ def test_a_signed_archive_is_trusted_by_its_key_alone(sensors: Line, tmp_path: P
     _, strange = signing_keys(tmp_path, "strange")
     place = tmp_path / "archive"
     assert ", signed" in sensors("archive", "create", "iot/sensors", place, "--sign", private).err
-    assert "signed   by" in sensors("archive", "show", place).out
+    assert any(line.startswith("signed   by") for line in sensors("archive", "show", place).out.splitlines())
     assert "whole" in sensors("archive", "verify", place, "--trusted", public).err
     assert "another key" in sensors.refused("import", place, "iot/back", "--trusted", strange)
     assert "another key" in sensors.refused("attach", place, "iot/there", "--trusted", strange)

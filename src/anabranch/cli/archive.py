@@ -161,13 +161,18 @@ def show(url: UrlArgument, trusted: TrustedOption = None, as_json: JsonOption = 
         signed = {"digest": found.digest, "signed_by": found.signed_by}
         print_json({**signed, **archive.to_json(), "bytes": archive.size, "streams": streams})
         return
-    scope = "" if archive.scope is None else f"scope    {archive.scope}\n"
     store = "" if archive.store is None else f" in the store {archive.store}"
-    signature = "" if found.signed_by is None else f"\nsigned   by {found.signed_by}"
-    put_line(
-        f"archive  {found.place}\n{scope}made     {iso_time(archive.made_at)} by {archive.made_by}{store}\n"
-        f"digest   {found.digest}{signature}\n"
+    facts = (
+        ("archive", found.place),
+        ("scope", archive.scope),
+        ("made", f"{iso_time(archive.made_at)} by {archive.made_by}{store}"),
+        ("digest", found.digest),
+        ("signed", None if found.signed_by is None else f"by {found.signed_by}"),
     )
+    for name, fact in facts:
+        if fact is not None:
+            put_line(f"{name:<9}{fact}")
+    put_line()
     header = ("stream", "events", "segments", "files", "bytes", "columns", "digest of events")
     print_columns(header, [_row(stream) for stream in archive.streams])
 

@@ -122,12 +122,12 @@ def retain(
     def print_report(report: RetainReport) -> None:
         gone = f"{counted(report.events, 'event')} ({size_text(report.bytes)}) of {counted(report.truncated, 'stream')}"
         kept = f"{counted(report.streams, 'stream')} with a policy"
-        passed = "".join(
-            f"\nreader group '{each.group}' lags and was passed: {counted(each.events, 'event')} ({size_text(each.bytes)}) of "
-            f"'{each.stream}' that it had not read are gone"
-            for each in report.passed
-        )
-        _print_report(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}{passed}")
+        _print_report(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}")
+        for each in () if as_json else report.passed:
+            print_note(
+                f"reader group '{each.group}' lags and was passed: {counted(each.events, 'event')} ({size_text(each.bytes)}) "
+                f"of '{each.stream}' that it had not read are gone"
+            )
         _skipped(report.skipped)
 
     _repeat(store, every, "retain", once, print_report)
