@@ -167,3 +167,24 @@ def test_the_screen_says_what_is_served_where_and_how_to_stop(tmp_path: Path) ->
         assert process.wait(PATIENCE_S) == 0
     for word in (b"river", b"HTTP", b"everybody on this machine", b"curl -N 'http://127.0.0.1:", b"Ctrl-C"):
         assert word in shown
+
+
+@pytest.mark.slow
+def test_the_shown_request_reaches_a_broker_on_all_interfaces_with_tls(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "anabranch.cli.main", "serve", "--host", "0.0.0.0", "--dev-tls"]
+    command += [word for name in ("flight", "http", "grpc") for word in (f"--{name}-port", "0")]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown: list[str] = []
+        try:
+            while not shown or "Stop" not in shown[-1]:
+                shown.append(process.stdout.readline())
+                assert shown[-1], shown
+            words = shlex.split(next(line for line in shown if "follow" in line))
+            trusted = ssl.create_default_context(cafile=words[words.index("--cacert") + 1])
+            answer = httpx.get(words[-1], verify=trusted, timeout=PATIENCE_S)
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+    assert answer.status_code == 401  # it has no token
+    assert "callers with a token or certificate who reach this machine; TLS" in "".join(shown)

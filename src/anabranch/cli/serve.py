@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 app = new_app()
 
 _SHARED = ("store", "blobs", "history", "keys")
+_ALL_INTERFACES = re.compile(r"//(0\.0\.0\.0|\[::\]):")
 
 
 def _port(name: str) -> Any:
@@ -190,11 +192,13 @@ def _show(settings: ServerSettings, serving: Serving) -> None:
     for name, address in serving.addresses.items():
         put_line(f"  {labels[name]:<8}{address}")
     who = "callers with a token or certificate" if settings.authenticates else "everybody"
-    where = "on this machine" if settings.on_loopback else "who reaches this machine"
+    reach = "reach" if settings.authenticates else "reaches"
+    where = "on this machine" if settings.on_loopback else f"who {reach} this machine"
     put_line(f"  {'Access':<8}{who} {where}; {'TLS' if settings.tls else 'no TLS'}")
     http = serving.addresses.get("http")
     if http is not None:
-        _show_requests(_curl(settings, serving), http, serving.stream)
+        # No certificate names the address that stands for all interfaces.
+        _show_requests(_curl(settings, serving), _ALL_INTERFACES.sub("//localhost:", http), serving.stream)
     put_line(f"  {'Stop':<8}Ctrl-C", flush=True)
 
 
