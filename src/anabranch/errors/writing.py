@@ -22,7 +22,8 @@ class Fenced(AppendRefused):
 
     def __init__(self, carried: int, fence: int) -> None:
         super().__init__(
-            f"the append carried fence {carried}, but the log's fence is {fence}: another writer took over"
+            f"another writer took over: its fence is {fence}, and this one has {carried}; end this one, or open it again to "
+            "take over in turn"
         )
         self.carried = carried
         self.fence = fence

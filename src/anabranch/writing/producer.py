@@ -103,8 +103,8 @@ class Producer(Displayed, Closeable):
     when its acknowledgement says so. Many may be unacknowledged. A number that was appended before is answered with the
     first answer, and nothing is appended; one that leaves a gap is refused with OutOfSequence, an older epoch with Fenced.
 
-    After any refusal nothing more is appended by this object, so that what was accepted later gets no number of a refused
-    append: open the producer again, and repeat from there.
+    After any refusal by the store nothing more is appended by this object, so that what was accepted later gets no number
+    of a refused append: open the producer again, and repeat from there. A gap is refused before anything is sent.
     """
 
     def __init__(
