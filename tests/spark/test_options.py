@@ -69,7 +69,7 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
         ({**NEEDED, "keys": '["a"'}, "is not a JSON list"),
         ({**NEEDED, "tokenFile": "token"}, "is only for a broker's address"),
         ({**BROKER, "blobs": "s3://bucket"}, "with a broker, which opens the store itself"),
-        ({**BROKER, "access": "native"}, "a broker does not tell"),
+        ({**BROKER, "access": "native"}, "must say where the store is"),
         ({**BROKER, "access": "fast"}, "expected option 'access' as auto or broker or native, got 'fast'"),
         ({**BROKER, "nativePath": "anabranch://host:7411"}, "not of a broker"),
         ({**BROKER, "nativePath": "memory://"}, "can't see memory://"),

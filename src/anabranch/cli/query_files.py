@@ -90,4 +90,4 @@ def files_text(names: Sequence[str]) -> str:
 
 def _add(found: dict[str, bytes], name: str, content: bytes) -> None:
     if found.setdefault(name, content) is not content:
-        raise InvalidArgument(f"two files are called '{name}'")
+        raise InvalidArgument(f"two files are called '{name}': rename one of them")

@@ -68,7 +68,9 @@ class StreamCut:
         """Parse the text form. Raises InvalidCut."""
         match = _TEXT.match(text) if isinstance(text, str) else None
         if not match:
-            raise InvalidCut(f"'{text}' is not a stream cut")
+            raise InvalidCut(
+                f"'{text}' is not a stream cut; pass one as it was printed, or make one with: anabranch cut"
+            )
         parts = [part.split("@") for part in match[2].split(":")[1:]]
         offsets = {SegmentId.unpack(int(segment, 16)): int(offset, 16) for segment, offset in parts}
         if len(offsets) != len(parts):

@@ -42,7 +42,7 @@ class Roles(Displayed):
 
         def change(txn: Writing, now: Micros) -> Result:
             if txn.state(ACCESS_ROLE, name) is None and len(txn.states(ACCESS_ROLE)) >= limits.ROLES_MAX:
-                raise InvalidArgument(f"the store has {limits.ROLES_MAX} roles, its limit")
+                raise InvalidArgument(f"the store has {limits.ROLES_MAX} roles, its limit: delete one first")
             txn.put_state(ACCESS_ROLE, name, row)
             note_change(txn)
             return {}

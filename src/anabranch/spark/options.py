@@ -191,7 +191,7 @@ class _ParsedOptions:
         access = cast(Access, self.choice("access", get_args(Access)))
         if access == "native" and native is None:
             raise InvalidArgument(
-                "option 'access' is 'native', so option 'nativePath' must say where the store is: a broker does not tell"
+                "option 'access' is 'native', so option 'nativePath' must say where the store is: a broker does not pass that on"
             )
         if native is not None and is_broker(native):
             raise InvalidArgument("option 'nativePath' is the address of the store itself, not of a broker")

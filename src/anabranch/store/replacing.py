@@ -164,7 +164,7 @@ class ReplacingStreams(Streams):
                 return job(source)
             except StreamNotFound as exc:
                 if any(exc.stream == f"{each:016x}" for each in drop):
-                    why = "another process considered the replacement abandoned, because this process was stopped for too long"
+                    why = "another process considered the replacement abandoned, because this process was stopped for too long; repeat it"
                     raise LeaseExpired(why) from exc
                 raise
 

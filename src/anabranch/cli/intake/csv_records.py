@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate
@@ -55,8 +56,9 @@ def split_header(block: Lines, delimiter: str) -> tuple[list[str], Lines]:
         raise BadInput("line 1", f"the header can't be read: {exc}") from exc
     if not any(header):
         raise BadInput("line 1", "the header is empty: expected the names of the columns")
-    if len(set(header)) != len(header):
-        raise BadInput("line 1", "the header names a column twice")
+    twice = next((name for name, times in Counter(header).items() if times > 1), None)
+    if twice is not None:
+        raise BadInput("line 1", f"the header names column '{twice}' twice: rename one of them")
     lines = block.data[:end].count(b"\n")
     return header, Lines(block.data[end:], block.first + lines)
 

@@ -93,7 +93,7 @@ def _tidy(target: Blobs, runtime: Runtime) -> int:
 def newest_backup(source: Blobs) -> Manifest:
     """The backup in a place. Raises NotFound, and CorruptBlob if it is damaged."""
     if source.size(MARK) is None:
-        raise NotFound("no backup found at that location")
+        raise NotFound("no backup found at that location: pass the folder or prefix that anabranch backup wrote to")
     manifest, damaged = manifests.newest(source)
     if manifest is None:
         for folder, why in damaged.items():

@@ -10,7 +10,7 @@ from anabranch.errors import InvalidName
 def stream_name(scope: str, name: str) -> str:
     """`scope/name` of two parts of a path. Raises InvalidName."""
     if "/" in scope or "/" in name:
-        raise InvalidName(f"'{scope}/{name}' is not a stream name")
+        raise InvalidName(f"'{scope}/{name}' is not a stream name: expected a scope and a name without '/'")
     return f"{scope}/{name}"
 
 

@@ -288,7 +288,7 @@ def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
         except OSError as exc:
             raise InvalidArgument(f"{text:.300} can't be read: {exc.strerror}") from exc
     if name is None:
-        raise InvalidArgument("a pipeline given as text needs a name, under which its checkpoints are kept")
+        raise InvalidArgument("a pipeline given as text needs a name, under which its checkpoints are kept: pass name=")
     return text, name
 
 

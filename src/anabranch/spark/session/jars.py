@@ -92,7 +92,10 @@ def _fetch(hadoop: str, folder: Path) -> None:
             if not any(jars.glob("hadoop-aws-*.jar")):
                 log = folder.parent / "fetch.log"
                 log.write_text(ivy_output, encoding="utf-8")
-                raise StoreUnavailable(f"hadoop-aws {hadoop} could not be fetched from Maven Central (see {log})")
+                raise StoreUnavailable(
+                    f"hadoop-aws {hadoop} could not be fetched from Maven Central (see {log}); to fetch it from a mirror, set "
+                    "DEFAULT_ARTIFACT_REPOSITORY"
+                )
 
         _RETRY.call(Runtime(), fetch)
         try:
