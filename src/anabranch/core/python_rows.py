@@ -289,6 +289,10 @@ def _refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
             _refuse_loss(each, kind.item_type, rules)
     elif types.is_date(kind) and isinstance(value, datetime):
         raise ValueError("expected a date without a time of day")
+    elif types.is_timestamp(kind) and isinstance(value, date) and not isinstance(value, datetime):
+        raise ValueError("expected a datetime, got a date: add a time of day")
+    elif types.is_time(kind) and isinstance(value, datetime):
+        raise ValueError("expected a time of day, got a datetime: pass its time()")
     elif isinstance(value, datetime) and has_nanoseconds(value) and not rules.truncate:
         raise precision_error(value)
     elif (types.is_time(kind) and isinstance(value, time) and _rest(value.microsecond, kind)) or (

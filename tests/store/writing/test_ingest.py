@@ -58,6 +58,24 @@ def test_a_batch_that_would_be_changed_is_refused_by_writers_and_transactions(tm
         assert bodies(store) == []
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "why"),
+    [
+        ("at", IN_BERLIN.date(), "expected a datetime, got a date"),
+        ("clock", IN_BERLIN, "expected a time of day, got a datetime"),
+        ("day", IN_BERLIN, "expected a date without a time of day"),
+    ],
+)
+def test_a_time_of_another_python_type_is_refused_in_words_of_python(
+    tmp_path: Path, column: str, value: Any, why: str
+) -> None:
+    schema = pa.schema([("at", TIME_TYPE), ("clock", pa.time64("us")), ("day", pa.date32())])
+    with opened(tmp_path) as store:
+        store.streams.create("s/times", schema=schema)
+        with store.writer("s/times") as writer, pytest.raises(SchemaMismatch, match=why):
+            writer.write({column: value})
+
+
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])
 def test_times_without_a_zone_are_of_the_zone_of_the_settings_everywhere(tmp_path: Path, zone: str) -> None:
     wanted = IN_BERLIN if zone == "Europe/Berlin" else NAIVE.replace(tzinfo=UTC)
