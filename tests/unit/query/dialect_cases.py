@@ -422,6 +422,13 @@ REFUSED = [
         "write a difference, such as at - INTERVAL '1' DAY",
     ),
     (
+        "bigquery",
+        "SELECT DATE_TRUNC(at, HOUR) FROM s",
+        1,
+        8,
+        "the function date_trunc is not translated; write the function that truncates a timestamp, such as TIMESTAMP_TRUNC",
+    ),
+    (
         "flink",
         "SELECT TIMESTAMPADD(DAY, 1, at) FROM s",
         1,

@@ -69,6 +69,7 @@ _INSTEAD: Final[dict[type[exp.Expr], str]] = {
         _ADDED.replace("+", "-").replace("sum", "difference"),
     ),
     **dict.fromkeys((exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _QUANTILE),
+    exp.DateTrunc: "write the function that truncates a timestamp, such as TIMESTAMP_TRUNC in BigQuery or DATETRUNC in Azure",
 }
 
 
