@@ -22,8 +22,8 @@ publishing, transactions, byte streams, groups, watermarks, notifications, copyi
 renaming, scaling by hand and by load, sealing, fencing, truncation, compaction, collection, deletion) run the real code over a real SQLite catalog and a real folder, or the real adapter for object
 stores over a simulated bucket, single-stepped by a scheduler that draws from one seed, on a virtual clock.
 
-Processes crash at any call of the catalog or the blob store, and are replaced. Answers are lost, of what took place,
-never does, or does later. Calls are delayed, overtake each other, arrive twice, and stall beyond the collector's
+Processes crash at any call of the catalog or the blob store, and are replaced. Answers are lost: of calls that took
+place, that never do, or that do later. Calls are delayed, overtake each other, arrive twice, and stall beyond the collector's
 horizon and leases. Clocks differ and jump. The power is cut, and takes what was not synced.
 
 In the end it is verified that every acknowledged event is there exactly once, at its pointer, that the order of each

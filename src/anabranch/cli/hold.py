@@ -110,9 +110,9 @@ def holders_json(reading: Reading, stream: StreamId) -> list[dict[str, Any]] | N
 
 def print_holders(holders: list[dict[str, Any]]) -> None:
     """Print the holders of an ephemeral stream, and when each expires."""
-    put_line("  ephemeral: gone when nobody holds it any more")
+    put_line("  ephemeral: deleted when nobody holds it any more")
     rows = [(each["process"], each["since"], each["until"]) for each in holders]
-    print_columns(("HELD BY", "SINCE", "IF NOT PROLONGED UNTIL"), rows, indent="  ")
+    print_columns(("HELD BY", "SINCE", "EXPIRES"), rows, indent="  ")
     put_line()
 
 

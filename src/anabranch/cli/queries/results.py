@@ -41,7 +41,7 @@ def results(
     as_json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Print the results of a query, as `read` prints a stream. With --follow it goes on from the past into the future, and
+    """Print the results of a query, as `read` prints a stream. With --follow it continues with new results, and
     waits for the results of a query that has just been deployed.
 
     Examples:
