@@ -12,6 +12,7 @@ from anabranch.cli.output import counted, print_columns, print_json, print_note,
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import size_text
+from anabranch.model.misplaced import MisplacedEventsWarning
 
 if TYPE_CHECKING:
     from anabranch.model.cut import StreamCut
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 cut_app, distance_app = new_app(), new_app()
 
-EventsOption = Annotated[int | None, typer.Option("--events", metavar="N", help="Go on by so many events.", min=0)]
+EventsOption = Annotated[int | None, typer.Option("--events", metavar="N", help="Move on by this many events.", min=0)]
 BytesOption = Annotated[
     str | None, typer.Option("--bytes", metavar="SIZE", help="Move on by this many bytes: 500MB, 10GiB.")
 ]
@@ -74,6 +75,7 @@ def cut(
             "events_before": opened.cuts.distance(stream, end=found).events,
             "events_behind": opened.cuts.distance(stream, found).events,
         }
+        wrong = None
         time = time_of(opened, at, by)
         if time is not None:
             wrong = opened.streams.misplaced(stream, time, by="event", cut=found)
@@ -85,14 +87,8 @@ def cut(
         print_note(
             f"{counted(int(str(result['events_before'])), 'event')} before it, {result['events_behind']:,} after it"
         )
-        if result.get("late_before") or result.get("early_behind"):
-            before, behind = (counted(int(str(result[each])), "event") for each in ("late_before", "early_behind"))
-            print_note(
-                f"warning: the stream is not in order of time: {behind} after the cut are earlier than that time, {before} before the cut are not"
-            )
-            print_note(
-                f"a cut is a position, not a filter; to replace a time range exactly: anabranch replace {stream} --between …"
-            )
+        if wrong:
+            print_note(f"warning: {MisplacedEventsWarning(stream, wrong)}")
 
 
 @distance_app.command()
