@@ -234,6 +234,13 @@ def test_times_are_read_in_the_format_that_is_said(line: Line, tmp_path: Path, n
     assert column(line("read", "s/a").rows, "at") == [AT]
     told = line.refused("write", "s/a", "--create", path, "--time-format", "%Y/%m/%d")
     assert "'01.07.2026 14:00' is not a time of the format '%Y/%m/%d'" in told
+    told = line.refused("write", "s/b", "--create", path, "--time", "at")
+    assert "column 'at' holds texts that are not ISO 8601 times: pass --time-format" in told
+
+
+def test_the_unit_of_numbers_with_fractions_has_to_be_said(line: Line) -> None:
+    told = line.refused("write", "s/a", "--create", "--time", "at", stdin='{"at": 1782907200.5}\n')
+    assert "column 'at' holds numbers with fractions: pass their unit with --time-unit" in told
 
 
 def test_a_format_with_a_zone_needs_none_and_other_times_are_not_its_business(line: Line) -> None:
