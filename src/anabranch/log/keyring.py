@@ -82,7 +82,7 @@ class Keyring:
                     txn.put_state(DATA_KEY, row.id, row)
             self._current = self._known[fresh.id] = fresh
             return Rotation(master, len(changed), fresh.id)
-        raise Conflict("the keys of this store are being rotated by another process")
+        raise Conflict("the keys of this store are being rotated by another process: rotate them again once it is done")
 
     def _rewrap(self, row: DataKeyRow, master: str) -> DataKeyRow:
         secret = _unwrap(self._service, row).secret

@@ -132,7 +132,7 @@ def _step(number: int, given: Any, known: set[str | None]) -> RunStep:
     if name is not None and (not isinstance(name, str) or not _NAME.match(name) or len(name) > limits.NAME_CHARS_MAX):
         raise InvalidArgument(f"expected letters, digits and '_' as the name of {what}")
     if name is not None and name in known:
-        raise InvalidArgument(f"{what} has the name '{name}', which an earlier one has")
+        raise InvalidArgument(f"{what} has the name '{name}' of an earlier one: rename it")
     try:
         verb = find_verb(given["call"])
     except InvalidArgument as exc:

@@ -96,7 +96,7 @@ WRONG = [
     ({"steps": [step("id"), {"call": "id", "args": {}}]}, "step 2 has the members call, arguments and name, not 'args'"),
     ({"steps": [{"call": "id", "arguments": []}]}, "the arguments of step 1"),
     ({"steps": [step("id", "a b")]}, "the name of step 1"),
-    ({"steps": [step("id", "a"), step("id", "a")]}, "step 2 has the name 'a', which an earlier one has"),
+    ({"steps": [step("id", "a"), step("id", "a")]}, "step 2 has the name 'a' of an earlier one"),
     ({"steps": [step("id"), step("explode")]}, "step 2: 'explode' is not a verb"),
     ({"steps": [step("id"), step("run", steps=[])]}, "step 2: 'run' is not a verb"),
     ({"steps": [step("streams.get", "a", name=ref("a"))]}, "step 1 refers to 'a', but no earlier step has that name"),

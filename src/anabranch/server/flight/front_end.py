@@ -52,7 +52,7 @@ class FlightFrontEnd:
             )
         except (OSError, pa.ArrowException) as exc:  # gRPC's own reason is on stderr
             raise InvalidArgument(
-                f"can't serve Flight on {host}, port {settings.flight_port}: the port is taken, or not of this machine"
+                f"can't serve Flight on {host}, port {settings.flight_port}: the port is taken, or the host is not this machine"
             ) from exc
         return f"anabranch{'' if certificates is None else '+tls'}://{host}:{self._service.port}"
 

@@ -113,7 +113,7 @@ class GrpcFrontEnd:
                 port = server.add_secure_port(place, credentials)
         except RuntimeError as exc:  # gRPC's own reason is on stderr
             raise InvalidArgument(
-                f"can't serve gRPC on {host}, port {settings.grpc_port}: the port is taken, or not of this machine"
+                f"can't serve gRPC on {host}, port {settings.grpc_port}: the port is taken, or the host is not this machine"
             ) from exc
         return f"{host}:{port}"
 

@@ -193,7 +193,7 @@ class Pipeline:
             self._changed.notify_all()
         if not self._supervisor.join(limits.PIPELINE_STOP_S):
             raise StoreUnavailable(
-                f"the queries of pipeline '{self.name}' have not ended within {limits.PIPELINE_STOP_S:g} s; end its process"
+                f"the queries of pipeline '{self.name}' have not ended within {limits.PIPELINE_STOP_S:g} s; end the process that runs it"
             )
 
     def __enter__(self) -> Pipeline:

@@ -112,7 +112,9 @@ def _ivy(made: Path) -> str:
     java = ensure_java() / "bin" / "java"
     ivy = next(iter(_shipped("ivy-*.jar")), None)
     if ivy is None:
-        raise StoreUnavailable("Spark's own folder of jars has no Ivy to fetch hadoop-aws with")
+        raise StoreUnavailable(
+            "Spark's own folder of jars has no Ivy to fetch hadoop-aws with: put hadoop-aws and its jars into it"
+        )
     command: list[str | Path] = [java, "-jar", ivy, "-settings", made / "settings.xml", "-ivy", made / "ivy.xml"]
     command += ["-cache", made / "cache", "-types", "jar", "-retrieve", f"{made}/jars/[artifact]-[revision].[ext]"]
     try:

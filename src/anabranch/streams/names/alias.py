@@ -27,7 +27,7 @@ def add_alias(txn: Writing, info: StreamInfo, name: StreamName, now: Micros) -> 
         return
     need_free(txn, name)
     if len(names) >= limits.ALIASES_MAX:
-        raise InvalidArgument(f"'{info.name}' already has {len(names)} aliases, the maximum")
+        raise InvalidArgument(f"'{info.name}' already has {len(names)} aliases, the maximum: remove one first")
     txn.put_alias(name, info.id)
     txn.add_change(info.id, "alias added", {"alias": str(name)}, now=now)
 

@@ -170,7 +170,10 @@ def _check_times(blobs: Blobs, place: str, file: _AttachedFile, schema: StreamSc
     event_time = columns.get(schema.time) if schema.time is not None else None
     try:
         if event_time is not None and event_time.tz is None and rules.zone_for_naive() != "UTC":
-            raise InvalidArgument("attached files are read as they are, so times without a zone in them are UTC")
+            raise InvalidArgument(
+                "attached files are read as they are, so times without a zone in them are UTC; set the time zone to UTC to "
+                "attach them, or write them into a stream instead"
+            )
         fine = [name for name, kind in columns.items() if kind.unit == "ns" and name in schema.columns.names]
         if not fine or rules.truncate:
             return

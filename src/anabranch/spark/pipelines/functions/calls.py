@@ -65,7 +65,7 @@ def resource(name: str) -> Path:
     """The path of a file that the query was deployed with (`--resource`). For functions of its wheel, also while their
     module is imported. Raises InvalidArgument for another name, and where no query calls."""
     if not _current:
-        raise InvalidArgument(f"no deployed query calls, so there is no resource '{name}'")
+        raise InvalidArgument(f"the resource '{name}' can be read only by a function that a deployed query calls")
     folder = _current[0] / RESOURCES
     found = folder / name
     if found.parent != folder or not found.is_file():
