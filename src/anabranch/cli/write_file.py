@@ -11,7 +11,7 @@ from anabranch.cli.formats import FileFormat
 from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.open import Intake, open_intake
 from anabranch.cli.intake.source import BadInput, IntakeSource
-from anabranch.cli.intake.times import TimeReading, as_times
+from anabranch.cli.intake.times import TimeReading, as_times, require_time_options
 from anabranch.cli.options import open_catalog, open_store, settings
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.rejects import Rejects
@@ -46,6 +46,7 @@ class NewStream(NamedTuple):
             return RAW
         if self.schema is None:
             columns = as_times(columns, self.time, times)
+            require_time_options(columns, self.time)
         return StreamSchema.typed(columns, self.key, self.time)
 
 

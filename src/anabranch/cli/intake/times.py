@@ -174,8 +174,7 @@ def times_of(table: pa.Table, schema: StreamSchema, reading: TimeReading) -> pa.
 
 
 def as_times(columns: pa.Schema, time: str | None, reading: TimeReading) -> pa.Schema:
-    """Returns the columns of a new stream; its event time may be written as numbers, or in a format of its own. Raises
-    InvalidArgument if the option that says how to read it is missing."""
+    """Returns the columns of a new stream; its event time may be written as numbers, or in a format of its own."""
     index = -1 if time is None else columns.get_field_index(time)
     if index < 0:
         return columns
@@ -183,13 +182,19 @@ def as_times(columns: pa.Schema, time: str | None, reading: TimeReading) -> pa.S
     number = pa.types.is_integer(kind) or (reading.unit is not None and _is_fraction(kind))
     if number or (reading.form is not None and pa.types.is_string(kind)):
         return columns.set(index, pa.field(time, TIME_TYPE))
+    return columns
+
+
+def require_time_options(columns: pa.Schema, time: str | None) -> None:
+    """Raises InvalidArgument if the event times of a new stream can be read only with an option that was not given."""
+    index = -1 if time is None else columns.get_field_index(time)
+    kind = pa.null() if index < 0 else columns.field(index).type
     if pa.types.is_string(kind):
         raise InvalidArgument(
             f"column '{time}' holds texts that are not ISO 8601 times: pass --time-format, such as '%d.%m.%Y %H:%M'"
         )
     if _is_fraction(kind):
         raise InvalidArgument(f"column '{time}' holds numbers with fractions: pass their unit with --time-unit")
-    return columns
 
 
 def _is_fraction(kind: pa.DataType) -> bool:
