@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from operator import length_hint
 from types import TracebackType
@@ -146,6 +147,7 @@ class Reader(Displayed, Closeable):
         while True:
             if self._under_way is not None:
                 yield from self._under_way.events
+            self._continue(as_events=True)
             delivery = self._wait()
             if delivery is None:
                 return
@@ -156,6 +158,7 @@ class Reader(Displayed, Closeable):
             if self._under_way is not None:
                 for event in self._under_way.events:
                     yield event
+            self._continue(as_events=True)
             delivery = await self._wait_async()
             if delivery is None:
                 return
@@ -231,7 +234,8 @@ class Reader(Displayed, Closeable):
         self._supply.check_free()
         self._astray = True
         start, gone = self._supply.skip_truncated(self.position, as_events=self._as_events)
-        self._delivered, self._under_way, self._astray = start.as_dict(), None, False
+        self._move_to(start)
+        self._astray = False
         return gone
 
     # closing
@@ -281,13 +285,26 @@ class Reader(Displayed, Closeable):
         else:
             self._as_events = as_events
 
+    def _continue(self, *, as_events: bool) -> None:
+        """Called by an iteration before it takes rows: another one may have moved the reader on since its last step."""
+        if as_events is not self._as_events and not self.closed:
+            self._enter(as_events=as_events)
+
     def _begin_anew(self, *, as_events: bool) -> None:
         """Starts reading again from the position, discarding what was pulled already."""
         start = self.position
         self._astray = True
-        self._as_events, self._under_way, self._delivered = as_events, None, start.as_dict()
+        self._as_events = as_events
+        self._move_to(start)
         self._supply.restart(start, as_events=as_events)
         self._astray = False
+
+    def _move_to(self, start: StreamCut) -> None:
+        """Sets the position. The events under way are not handed out any more, not even by an iteration that has them."""
+        dropped = self._under_way
+        self._delivered, self._under_way = start.as_dict(), None
+        if dropped is not None:
+            deque(dropped.left, maxlen=0)
 
     def _wait(self, timeout_s: float | None = None, *, look: bool = True) -> StreamDelivery | None:
         """The next rows. If the reader follows and may `look`, waits for them at most `timeout_s` seconds. Returns None if
@@ -343,11 +360,19 @@ class BatchStream:
         return self._reader.schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while (delivery := self._reader._wait()) is not None:
+        while True:
+            self._reader._continue(as_events=False)
+            delivery = self._reader._wait()
+            if delivery is None:
+                return
             yield self._reader._batch(delivery)
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        while (delivery := await self._reader._wait_async()) is not None:
+        while True:
+            self._reader._continue(as_events=False)
+            delivery = await self._reader._wait_async()
+            if delivery is None:
+                return
             yield self._reader._batch(delivery)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:

@@ -243,6 +243,43 @@ def test_the_position_goes_with_batches_and_survives_a_change_of_kind(store: ab.
     assert sorted(seen) == list(range(1_000))
 
 
+def test_iterations_of_both_kinds_side_by_side_read_every_row_once(store: ab.Store) -> None:
+    create(store)
+    write(store, 0, 100)
+    with reader(store, batch_rows=10) as mixed:
+        events, batches = iter(mixed), iter(mixed.batches())
+        seen = [next(events).body["n"] for _ in range(3)]
+        seen += numbers([next(batches)])
+        seen += [next(events).body["n"] for _ in range(3)]
+        seen += numbers([next(batches)])
+        seen += numbers([mixed.read()])
+        seen += [event.body["n"] for event in events]
+        assert next(batches, None) is None
+    assert seen == list(range(100))
+
+
+def test_an_iteration_goes_on_after_a_skip_without_repeating_events(store: ab.Store) -> None:
+    create(store)
+    write(store, 0, 30)
+    with reader(store) as events:
+        iteration = iter(events)
+        seen = [next(iteration).body["n"] for _ in range(3)]
+        assert events.skip_truncated() == 0
+        assert [*seen, *(event.body["n"] for event in iteration)] == list(range(30))
+
+
+async def test_coroutines_of_both_kinds_side_by_side_read_every_row_once(store: ab.Store) -> None:
+    create(store)
+    write(store, 0, 40)
+    async with reader(store, batch_rows=10) as mixed:
+        events, batches = aiter(mixed), aiter(mixed.batches())
+        seen = [(await anext(events)).body["n"] for _ in range(3)]
+        seen += numbers([await anext(batches)])
+        seen += [event.body["n"] async for event in events]
+    assert seen == list(range(40))
+
+
+
 def test_opened_files_are_kept_up_to_their_number_and_their_bytes(
     store: ab.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
