@@ -128,6 +128,13 @@ def test_what_arrow_accepts_is_what_one_line_accepts(text: str) -> None:
         assert [fast.to_pylist()] == [item.rows.to_pylist() for item in slow if isinstance(item, IntakeBatch)]
 
 
+def test_bytes_as_text_and_as_base64_in_one_line_are_refused() -> None:
+    texts = ['{"x": "a", "x_base64": "Yg=="}', '{"x": null, "x_base64": "Yg=="}', '{"x": "a", "x_base64": null}']
+    refused, read = json_lines._slow(Lines("\n".join(texts).encode(), 1), TargetColumns(SCHEMA))
+    assert isinstance(refused, BadRow) and "either 'x' or 'x_base64'" in refused.why
+    assert isinstance(read, IntakeBatch) and read.rows.column("x").to_pylist() == [b"b", b"a"]
+
+
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(['{"i": 1}', '{"i": "x"}', "{", "", '{"f": "NaN"}', '{"nope": 1}']), max_size=150))
 def test_every_line_is_read_or_named_in_its_order(texts: list[str]) -> None:

@@ -293,6 +293,8 @@ def _refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
         raise ValueError("expected a datetime, got a date: add a time of day")
     elif types.is_time(kind) and isinstance(value, datetime):
         raise ValueError("expected a time of day, got a datetime: pass its time()")
+    elif types.is_time(kind) and isinstance(value, time) and value.tzinfo is not None:
+        raise ValueError(f"expected a time of day without a zone, got {value}")
     elif isinstance(value, datetime) and has_nanoseconds(value) and not rules.truncate:
         raise precision_error(value)
     elif (types.is_time(kind) and isinstance(value, time) and _rest(value.microsecond, kind)) or (

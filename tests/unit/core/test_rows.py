@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -103,6 +103,13 @@ def test_a_wrong_value_is_refused_and_its_column_named(column: str, value: objec
     with pytest.raises(SchemaMismatch, match=f"'{column}'") as caught:
         take()
     assert caught.value.column == column
+
+
+def test_a_time_of_day_with_a_zone_is_refused() -> None:
+    checker = RowChecker(StreamSchema.typed(pa.schema([("t", pa.time64("us"))])))
+    assert checker.checked({"t": time(10)}) == {"t": time(10)}
+    with pytest.raises(SchemaMismatch, match="without a zone"):
+        checker.checked({"t": time(10, tzinfo=UTC)})
 
 
 def test_an_unknown_column_is_refused_and_the_known_ones_listed() -> None:

@@ -267,15 +267,23 @@ def _row(
     line: bytes, types: dict[str, pa.DataType], readings: dict[str, TimeReading], columns: TargetColumns
 ) -> dict[str, Any]:
     value = parse_line(line, parse_float=_Fraction)
-    row = {}
+    row: dict[str, Any] = {}
+    coded: list[tuple[str, Any]] = []
     for name, item in value.items():
         plain = name.removesuffix("_base64")
         if name in types:
             row[name] = _convert(name, item, types[name], readings[name])
         elif plain != name and plain in types and pa.types.is_binary(types[plain]):
-            row[plain] = None if item is None else base64.b64decode(item, validate=True)
+            coded.append((plain, item))
         elif name not in ADDED:
             raise columns.unknown(name)
+    for name, item in coded:
+        if item is None:
+            row.setdefault(name, None)
+        elif row.get(name) is None:
+            row[name] = base64.b64decode(item, validate=True)
+        else:
+            raise SchemaMismatch(f"expected either '{name}' or '{name}_base64'", column=name)
     return row
 
 

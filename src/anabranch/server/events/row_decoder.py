@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from math import inf, nan
+from math import inf, isinf, nan
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -23,8 +23,6 @@ from anabranch.model.times import TimeRules, to_micros
 _SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _ADDED: Final = frozenset((*RESERVED, "_pointer", "_cut"))  # what a read adds, so what was read can be sent as it is
 _RAW: Final = frozenset(("key", "time", "payload", "payload_base64"))
-_decode: Final = msgspec.json.Decoder().decode
-_decode_lines: Final = msgspec.json.Decoder().decode_lines
 
 Convert = Callable[[Any], Any]
 
@@ -37,14 +35,21 @@ class RawRow(NamedTuple):
     time: int | None
 
 
-def parse(body: bytes, *, lines: bool = False) -> Any:
-    """The JSON value; with `lines` the list of the values, one a line. Raises InvalidArgument."""
-    try:
-        return _decode_lines(body) if lines else _decode(body)
-    except RecursionError as exc:
-        raise InvalidArgument("the JSON is nested too deeply") from exc
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise InvalidArgument(f"the body is not JSON: {exc}") from exc
+class _Fraction(float):
+    """A JSON number with a fraction or an exponent, and its original text."""
+
+    text: str
+
+    def __new__(cls, text: str) -> _Fraction:
+        found = super().__new__(cls, text)
+        if isinf(found):
+            raise ValueError(f"{text:.100} is beyond the range of a double")
+        found.text = text
+        return found
+
+
+_JSON: Final = msgspec.json.Decoder()
+_JSON_WITH_TEXTS: Final = msgspec.json.Decoder(float_hook=_Fraction)
 
 
 class RowDecoder:
@@ -56,8 +61,20 @@ class RowDecoder:
         self._checker = RowChecker(schema, rules)
         kinds = {field.name: field.type for field in schema.columns}
         self._convert = {name: convert for name, kind in kinds.items() if (convert := _converter(kind, rules))}
-        self._binary = {f"{name}_base64": name for name, kind in kinds.items() if pa.types.is_binary(kind)}
-        self._plain = not self._binary
+        binary = {f"{name}_base64": name for name, kind in kinds.items() if pa.types.is_binary(kind)}
+        self._binary = {coded: name for coded, name in binary.items() if coded not in kinds}
+        # A decimal holds more digits than a float. Only then are the texts of numbers kept, because that takes longer.
+        self._json = _JSON_WITH_TEXTS if any(map(_has_decimals, kinds.values())) else _JSON
+
+    def parse(self, body: bytes, *, lines: bool = False) -> Any:
+        """The JSON value, as `row`, `raw` and `batch` take it; with `lines` the list of the values, one a line. Raises
+        InvalidArgument."""
+        try:
+            return self._json.decode_lines(body) if lines else self._json.decode(body)
+        except RecursionError as exc:
+            raise InvalidArgument("the JSON is nested too deeply") from exc
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise InvalidArgument(f"the body is not JSON: {exc}") from exc
 
     def raw(self, value: Any) -> RawRow:
         """An event of a raw stream: `payload` (text) or `payload_base64`, and optionally `key` and `time`. Raises
@@ -87,26 +104,34 @@ class RowDecoder:
         row = value
         if not _ADDED.isdisjoint(row):
             row = {name: item for name, item in row.items() if name not in _ADDED}
-        if not self._plain and not self._binary.keys().isdisjoint(row):
-            row = {
-                self._binary.get(name, name): item
-                if item is None or name not in self._binary
-                else _from_base64(name, item)
-                for name, item in row.items()
-            }
+        if self._binary and not self._binary.keys().isdisjoint(row):
+            row = self._with_bytes(row)
         for name, convert in self._convert.items():
             item = row.get(name)
             if item is not None:
                 try:
                     row[name] = convert(item)
-                except (ValueError, InvalidOperation, OverflowError, TypeError) as exc:
+                except (ValueError, OverflowError, TypeError) as exc:
                     kind = self.schema.columns.field(name).type
                     raise SchemaMismatch(f"column '{name}' takes {kind}: {exc}", column=name) from exc
         return self._checker.checked(row)
 
+    def _with_bytes(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The row with the bytes that are given as base64, under their columns' names."""
+        found = {name: item for name, item in row.items() if name not in self._binary}
+        for coded in self._binary.keys() & row.keys():
+            name, item = self._binary[coded], row[coded]
+            if item is None:
+                found.setdefault(name, None)
+            elif found.get(name) is None:
+                found[name] = _from_base64(coded, item)
+            else:
+                raise SchemaMismatch(f"expected either '{name}' or '{coded}' in an event", column=name)
+        return found
+
     def batch(self, values: Sequence[Any]) -> pa.RecordBatch:
-        """Events, parsed from JSON or as RawRow, as one batch of the stream's columns. Raises SchemaMismatch with the number of the first wrong one,
-        from 0."""
+        """Events, parsed from JSON or as RawRow, as one batch of the stream's columns. Raises SchemaMismatch with the
+        number of the first wrong one, from 0."""
         rows: list[Mapping[str, Any]] = []
         for number, value in enumerate(values):
             try:
@@ -137,7 +162,7 @@ def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
     if types.is_binary(kind):
         return lambda item: item.encode() if isinstance(item, str) else item
     if types.is_decimal(kind):
-        return lambda item: item if isinstance(item, bool) else Decimal(str(item))
+        return _to_decimal
     if types.is_floating(kind):
         return _to_float
     if types.is_list(kind) and (inner := _converter(kind.value_type, rules)) is not None:
@@ -159,9 +184,27 @@ def _struct(item: Any, fields: Mapping[str, Convert]) -> Any:
     return {name: _inside(fields[name], each) if name in fields else each for name, each in item.items()}
 
 
+def _has_decimals(kind: pa.DataType) -> bool:
+    if pa.types.is_decimal(kind):
+        return True
+    return any(_has_decimals(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _to_decimal(item: Any) -> Any:
+    if isinstance(item, bool) or not isinstance(item, (str, int, float)):
+        return item
+    text = item.text if isinstance(item, _Fraction) else str(item)
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{text!r:.100} is not a decimal number") from None
+
+
 def _to_float(item: Any) -> Any:
     if item.__class__ is float:
         return item
+    if item.__class__ is _Fraction:
+        return float(item)
     if isinstance(item, str):
         return _SPECIAL.get(item, item)
     if item.__class__ is int:

@@ -15,7 +15,7 @@ from anabranch.model.columns import select_columns
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
-from anabranch.server.events.row_decoder import RawRow, RowDecoder, parse
+from anabranch.server.events.row_decoder import RawRow, RowDecoder
 from anabranch.server.events.row_encoder import cuts_of, encode_rows, pointers_of
 from anabranch.wire.v1 import store_pb2 as v1
 
@@ -29,7 +29,7 @@ def value_of(event: v1.Event, decoder: RowDecoder, now: Micros) -> Any:
     if body == "json":
         if event.HasField("key") or event.HasField("time_us"):
             raise SchemaMismatch("key and time_us are for events with payload; with json, they are columns")
-        return parse(event.json)
+        return decoder.parse(event.json)
     if not decoder.schema.raw:
         raise SchemaMismatch("the stream has columns: send json, not payload")
     key = event.key if event.HasField("key") else None

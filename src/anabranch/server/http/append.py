@@ -19,7 +19,7 @@ from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamInfo
 from anabranch.model.times import to_micros
 from anabranch.server.events.producers import Numbered
-from anabranch.server.events.row_decoder import RawRow, RowDecoder, parse
+from anabranch.server.events.row_decoder import RawRow, RowDecoder
 from anabranch.server.events.writers import AcceptedBatch, SharedWriter, append_value
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
@@ -59,10 +59,10 @@ async def _accept(
     """Hand the events to the writer."""
     if kind in JSON and body.lstrip()[:1] != b"[":
         if writer.samples:
-            return await call.front.run(lambda: writer.accept(writer.decoder.batch([parse(body)])))
-        return await call.front.run(lambda: append_value(writer, parse(body), len(body)))
+            return await call.front.run(lambda: writer.accept(writer.decoder.batch([writer.decoder.parse(body)])))
+        return await call.front.run(lambda: append_value(writer, writer.decoder.parse(body), len(body)))
     if kind in JSON or kind in LINES:
-        return await call.front.run(lambda: _append_all(call, writer, _values(body, lines=kind in LINES)))
+        return await call.front.run(lambda: _append_all(call, writer, _values(writer.decoder, body, lines=kind in LINES)))
     if kind in ARROW:
         return await call.front.run(lambda: _append_arrow(call, writer, body))
     if not call.info.schema.raw:
@@ -80,7 +80,7 @@ def _append_numbered(
     if kind in ARROW:
         batch = read_arrow(body)
     elif kind in JSON or kind in LINES:
-        found = parse(body, lines=kind in LINES)
+        found = decoder.parse(body, lines=kind in LINES)
         batch = decoder.batch(found if isinstance(found, list) else [found])
     elif decoder.schema.raw:
         key, moment = raw_headers(headers, decoder)
@@ -104,8 +104,8 @@ def _unsupported(info: StreamInfo, kind: str) -> HttpRefusal:
     )
 
 
-def _values(body: bytes, *, lines: bool) -> list[Any]:
-    values = parse(body, lines=lines)
+def _values(decoder: RowDecoder, body: bytes, *, lines: bool) -> list[Any]:
+    values = decoder.parse(body, lines=lines)
     assert isinstance(values, list), "the body begins with a bracket, or is a list of lines"
     return values
 

@@ -19,7 +19,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from anabranch import limits
 from anabranch.errors import Closed, SchemaMismatch
 from anabranch.model.stream import StreamInfo
-from anabranch.server.events.row_decoder import parse
 from anabranch.server.events.writers import SharedWriter, append_value
 from anabranch.server.http.access import authenticate
 from anabranch.server.http.append import UNSAID, single_answer
@@ -159,7 +158,7 @@ class DirectAppend:
             principal = authenticate(front.guard, self._scope)
             front.guard.authorize(principal, "write", str(info.name), verb="append")
             front.guard.admit(principal, bytes_=len(body))
-            ack = append_value(self._writer, parse(body), len(body))
+            ack = append_value(self._writer, self._writer.decoder.parse(body), len(body))
         except (Closed, SchemaMismatch):  # the stream may have got columns: the endpoint looks
             front.names.forget(str(info.name))
             self.hand_over()

@@ -1,0 +1,63 @@
+"""JSON objects become events exactly, or are refused."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from anabranch.errors import InvalidArgument, SchemaMismatch
+from anabranch.model.schema import StreamSchema
+from anabranch.model.times import TimeRules
+from anabranch.server.events.row_decoder import RowDecoder
+
+
+def decoded(body: bytes, **columns: pa.DataType) -> dict[str, Any]:
+    decoder = RowDecoder(StreamSchema(pa.schema(list(columns.items())), None, None), TimeRules())
+    (row,) = decoder.batch([decoder.parse(body)]).to_pylist()
+    return dict(row)
+
+
+@pytest.mark.parametrize("number", ["1234567890123456.78", "0.10", "7", "-12345678901234567890.5e1"])
+def test_a_decimal_keeps_all_digits_of_a_json_number(number: str) -> None:
+    kind = pa.decimal128(38, 2)
+    assert decoded(f'{{"d":{number}}}'.encode(), d=kind) == {"d": Decimal(number)}
+    assert decoded(f'{{"d":[{number}]}}'.encode(), d=pa.list_(kind)) == {"d": [Decimal(number)]}
+
+
+def test_floats_beside_a_decimal_stay_floats() -> None:
+    columns = {"d": pa.decimal128(38, 2), "f": pa.float64(), "i": pa.int64(), "s": pa.struct([("f", pa.float64())])}
+    body = b'{"d":1.5,"f":0.1,"i":2.0,"s":{"f":0.25}}'
+    assert decoded(body, **columns) == {"d": Decimal("1.5"), "f": 0.1, "i": 2, "s": {"f": 0.25}}
+    with pytest.raises(InvalidArgument):
+        decoded(b'{"f":1e400}', **columns)
+
+
+@pytest.mark.parametrize("text", [b'"abc"', b"[1]", b"true", b'"NaN"'])
+def test_what_is_no_decimal_is_refused(text: bytes) -> None:
+    with pytest.raises(SchemaMismatch, match="column 'd' takes decimal128"):
+        decoded(b'{"d":%s}' % text, d=pa.decimal128(38, 2))
+
+
+def test_bytes_are_given_as_text_or_as_base64_but_not_as_both() -> None:
+    kind = pa.binary()
+    assert decoded(b'{"b":"text"}', b=kind) == {"b": b"text"}
+    assert decoded(b'{"b_base64":"YWFh"}', b=kind) == {"b": b"aaa"}
+    for body in (b'{"b":null,"b_base64":"YWFh"}', b'{"b_base64":"YWFh","b":null}'):
+        assert decoded(body, b=kind) == {"b": b"aaa"}
+    for body in (b'{"b":"text","b_base64":null}', b'{"b_base64":null,"b":"text"}'):
+        assert decoded(body, b=kind) == {"b": b"text"}
+    with pytest.raises(SchemaMismatch, match="either 'b' or 'b_base64'"):
+        decoded(b'{"b":"text","b_base64":"YWFh"}', b=kind)
+
+
+def test_a_column_whose_name_ends_like_base64_is_that_column() -> None:
+    columns = {"b": pa.binary(), "b_base64": pa.string()}
+    assert decoded(b'{"b":"x","b_base64":"aGVsbG8="}', **columns) == {"b": b"x", "b_base64": "aGVsbG8="}
+
+
+def test_a_time_of_day_with_a_zone_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match="without a zone"):
+        decoded(b'{"t":"10:00:00+02:00"}', t=pa.time64("us"))
