@@ -94,3 +94,20 @@ def test_an_empty_file_is_a_file(http: httpx.Client, store: Store) -> None:
     answer = http.get(URL)
     assert (answer.status_code, answer.content) == (200, b"")
     assert http.get(URL, headers={"Range": "bytes=0-"}).status_code == 416
+
+
+@pytest.mark.parametrize("kind", ["text/plain; of=€", "text/html\r\nX-Other: 1", "no type", ""])
+def test_a_tag_that_is_no_media_type_is_not_sent_as_one(
+    http: httpx.Client, store: Store, file: None, kind: str
+) -> None:
+    store.streams.tag("iot/firmware", {"file.type": kind})
+    answer = http.get(URL)
+    assert (answer.status_code, answer.content) == (200, FILE)
+    assert answer.headers["content-type"] == "application/octet-stream" and "x-other" not in answer.headers
+
+
+def test_a_weak_tag_matches_for_a_cache_but_not_for_a_change(http: httpx.Client, file: None) -> None:
+    tag = http.get(URL).headers["etag"]
+    assert http.get(URL, headers={"If-None-Match": f"W/{tag}"}).status_code == 304
+    assert http.get(URL, headers={"If-Match": f"W/{tag}"}).status_code == 412
+    assert http.get(URL, headers={"If-Match": '"other"', "If-None-Match": tag}).status_code == 412

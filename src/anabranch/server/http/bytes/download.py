@@ -8,8 +8,9 @@ from starlette.responses import Response, StreamingResponse
 
 from anabranch import limits
 from anabranch.server.http.bytes.byte_range import requested_range
-from anabranch.server.http.bytes.headers import disposition, repr_digest
+from anabranch.server.http.bytes.headers import disposition, file_type, repr_digest
 from anabranch.server.http.bytes.state import FILE_NAME, FILE_TYPE, Upload, load
+from anabranch.server.http.etags import names_tag
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.store.facade import Store
@@ -26,10 +27,10 @@ async def download(call: HttpCall) -> Response:
         )
     tag, size = _tag(upload), upload.offset - upload.head
     answer = download_headers(upload)
-    if _names(headers.get("if-none-match"), tag):
-        return Response(status_code=304, headers={"ETag": tag, "Cache-Control": answer["Cache-Control"]})
-    if "if-match" in headers and not _names(headers["if-match"], tag):
+    if "if-match" in headers and not names_tag(headers["if-match"], tag, weak=False):
         raise HttpRefusal(412, "changed", f"the ETag is {tag}")
+    if "if-none-match" in headers and names_tag(headers["if-none-match"], tag, weak=True):
+        return Response(status_code=304, headers={"ETag": tag, "Cache-Control": answer["Cache-Control"]})
     found = requested_range(headers, size, tag)
     start, stop = (0, size) if found is None else found
     if found is not None:
@@ -43,7 +44,7 @@ def download_headers(upload: Upload) -> dict[str, str]:
     """The headers of all bytes. Equal ETags always have equal bytes."""
     info = upload.info
     found = {
-        "Content-Type": info.tags.get(FILE_TYPE, "application/octet-stream"),
+        "Content-Type": file_type(info.tags.get(FILE_TYPE)) or "application/octet-stream",
         "Content-Length": str(upload.offset - upload.head),
         "Content-Disposition": disposition(info.tags.get(FILE_NAME, info.name.name)),
         "Accept-Ranges": "bytes",
@@ -56,10 +57,6 @@ def download_headers(upload: Upload) -> dict[str, str]:
 
 def _tag(upload: Upload) -> str:
     return f'"{upload.info.id:016x}-{upload.head}-{upload.offset}"'
-
-
-def _names(condition: str | None, tag: str) -> bool:
-    return condition is not None and (condition.strip() == "*" or tag in map(str.strip, condition.split(",")))
 
 
 async def _content(call: HttpCall, upload: Upload, start: int, stop: int) -> AsyncIterator[bytes]:

@@ -65,7 +65,7 @@ def new_upload(headers: Headers) -> NewUpload:
         length,
         complete,
         _file_name(metadata.get("filename") or metadata.get("name")),
-        _file_type(kind),
+        file_type(kind),
         sha256_of(headers),
     )
 
@@ -168,7 +168,8 @@ def _file_name(name: str | None) -> str | None:
     return last[-_FILE_CHARS_MAX:] or None
 
 
-def _file_type(kind: str | None) -> str | None:
+def file_type(kind: str | None) -> str | None:
+    """The media type; None for a text that is none, which must not be sent as a header."""
     found = (kind or "").strip()
     return found if re.fullmatch(r"[!#$&^\w.+-]+/[!#$&^\w.+-]+[ -~]{0,100}", found, re.ASCII) else None
 

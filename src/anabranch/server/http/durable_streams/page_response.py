@@ -9,6 +9,7 @@ from anabranch.server.http.durable_streams.messages import joined
 from anabranch.server.http.durable_streams.offsets import offset_text
 from anabranch.server.http.durable_streams.pages import Page
 from anabranch.server.http.durable_streams.state import DurableStream
+from anabranch.server.http.etags import names_tag
 from anabranch.server.http.front import HttpCall
 
 
@@ -25,7 +26,7 @@ def page_response(call: HttpCall, stream: DurableStream, page: Page, *, live: bo
         headers["Stream-Closed"] = "true"
     if live:
         headers["Stream-Cursor"] = response_cursor(call.text("cursor"))
-    if call.request.headers.get("if-none-match") == tag:
+    if names_tag(call.request.headers.get("if-none-match", ""), tag, weak=True):
         return Response(status_code=304, headers=headers)
     headers["Content-Type"] = stream.config.content_type
     return Response(joined(stream.config, page.messages), headers=headers)
