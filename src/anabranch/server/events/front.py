@@ -36,6 +36,7 @@ class EventFront:
         self.producers = OpenProducers(self.store, broker.loads)
         self.tails = SharedTails(self.store, self.threads)
         self.draining = False
+        self._shut_down = False
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Task[None] | None = None
         self._forget_drain = broker.drain.on_start(self._drain_soon)
@@ -79,7 +80,10 @@ class EventFront:
         assert self._ending is not None, "it has begun"
         await self._ending
         await self.writers.close()
+        if self._shut_down:
+            return
         await self.run(self.producers.close)
+        self._shut_down = True
         self.threads.shutdown(wait=False)
         self._long_threads.shutdown(wait=False, cancel_futures=True)
         self._session_threads.shutdown(wait=False)
