@@ -44,7 +44,7 @@ class GrpcSession:
         self._authorize: Callable[[], None] = lambda: None
         self._authorized_at = self._loop.time()
         self._question: tuple[str, asyncio.Future[None]] | None = None
-        self._asked: list[Any] = []
+        self._asking: asyncio.Task[None] | None = None
         self._forget_drain: Callable[[], None] = lambda: None
 
     def begin(self, *, wake: Callable[[], None], authorize: Callable[[], None]) -> None:
@@ -127,20 +127,17 @@ class GrpcSession:
             if self._interrupted:
                 raise Closed("session")
             self._question = (name, self._loop.create_future())
+            self._asking = asyncio.current_task()
             try:
                 await self.send(message)
                 await self._question[1]
             finally:
-                self._question = None
+                self._question = self._asking = None
 
-        future = asyncio.run_coroutine_threadsafe(asked(), self._loop)
-        self._asked.append(future)
         try:
-            future.result()
+            asyncio.run_coroutine_threadsafe(asked(), self._loop).result()
         except CancelledError:
             raise Closed("session") from None
-        finally:
-            self._asked.remove(future)
 
     def answered(self, name: str) -> None:
         """The caller has sent the request `name`, as an answer. Raises InvalidArgument where it was not asked."""
@@ -155,13 +152,10 @@ class GrpcSession:
                 await self.call.send(message)
 
     def give_up(self) -> None:
-        """Have the request in progress end, also one that waits for the caller."""
+        """Have the request in progress end, also one that waits for the caller. Call it in the event loop's thread."""
         self.interrupt()
-        self._end_questions()
-
-    def _end_questions(self) -> None:
-        for future in list(self._asked):
-            future.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
 
     async def end(self, release: Callable[[], None]) -> None:
         """Interrupt what is in progress, and give up in a thread what is held, also where this coroutine is cancelled."""
