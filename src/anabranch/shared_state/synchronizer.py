@@ -103,9 +103,11 @@ class JsonCodec:
     def encode(self, value: Any) -> bytes:
         """See `StateCodec.encode`. Raises InvalidArgument for what JSON can't represent."""
         try:
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
-        except (TypeError, ValueError) as exc:
+            data = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+            _refuse_other_keys(value)
+        except (TypeError, ValueError, RecursionError) as exc:
             raise InvalidArgument(f"can't encode the state as JSON: {exc}; pass codec= for other types") from exc
+        return data
 
     def decode(self, data: bytes) -> Any:
         """See `StateCodec.decode`. Raises CorruptStore."""
@@ -113,6 +115,18 @@ class JsonCodec:
             return parse_json(data)
         except ValueError as exc:
             raise CorruptStore(f"expected a shared value as JSON: {exc}") from exc
+
+
+def _refuse_other_keys(value: Any) -> None:
+    """Raise TypeError for a dict with keys that are not text: JSON would make them text, for other processes only."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"expected text as the keys of a dict, got {key!r:.100}")
+            _refuse_other_keys(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            _refuse_other_keys(each)
 
 
 class StateSynchronizer(Displayed, Generic[T]):

@@ -59,6 +59,22 @@ def test_an_append_at_another_revision_is_refused(store: Store) -> None:
     assert one.read(1).__next__() == (2, b"b") and one.last() == (3, b"c")
 
 
+@pytest.mark.parametrize("value", [{1: "a"}, {"a": [{"b": {None: 1}}]}, "\ud800", object()])
+def test_what_other_processes_would_not_read_back_is_refused(plain: Store, value: Any) -> None:
+    state = plain.shared.synchronizer("s/x", initial={})
+    with pytest.raises(InvalidArgument, match="can't encode the state as JSON"):
+        state.update(lambda _: value)
+    assert state.fetch() == {} and state.update(lambda _: {"1": "a"}) == {"1": "a"}
+
+
+def test_a_state_that_is_nested_too_deeply_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidArgument, match="can't encode the state as JSON"):
+        JsonCodec().encode(deep)
+
+
 def test_concurrent_truncations_of_entries_succeed(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = plain.shared.revisioned("s/_x"), plain.shared.revisioned("s/_x")
     for _ in range(3):
