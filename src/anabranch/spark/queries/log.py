@@ -35,7 +35,7 @@ class QueryLogs:
         self._known: set[str] = set()
 
     def note(self, query: str, message: str, *, level: str = "info", version: int, epoch: int) -> None:
-        """Add a line. A store that can't take it does not keep the host from its work."""
+        """Add a line, durably. If the store refuses it, the line is lost, and the host goes on."""
         QUERY_NOTED(query=query, note=message)
         at = self._store.runtime.clock.now()
         row = {"at": [at], "level": [level], "message": [message], "version": [version], "epoch": [epoch]}
@@ -56,6 +56,5 @@ class QueryLogs:
             name = log_stream(query)
             if self._store.streams.find(name) is None:
                 self._store.scopes.create(name.scope, exist_ok=True)
-                self._store.streams.create(name, schema=_COLUMNS, time="at", exist_ok=True)
-                self._store.policies.retention(name, _KEPT)
+                self._store.streams.create(name, schema=_COLUMNS, time="at", retention=_KEPT, exist_ok=True)
             self._known.add(query)

@@ -23,7 +23,8 @@ from anabranch.catalog.state.query_question import (
 )
 from anabranch.deployments import hosting
 from anabranch.deployments.questions import answer, open_questions
-from anabranch.errors import InvalidSql
+from anabranch.deployments.record import log_stream
+from anabranch.errors import InvalidSql, StoreUnavailable
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.store import Store
 from tests.hosted import Hosted
@@ -235,6 +236,20 @@ def test_the_log_of_a_query_is_read_and_followed(http: httpx.Client, store: Stor
         assert '"message":"version 1 runs"' in next(answer.iter_lines())
     (line,) = http.get(f"{MEANS}/logs").json()["events"]
     assert (line["level"], line["message"], line["version"]) == ("info", "version 1 runs", 1)
+
+
+def test_the_log_of_a_query_is_bounded_from_its_first_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that ends, or loses the catalog, while it creates the log leaves none that grows for ever."""
+
+    def lost(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the connection was lost")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(store, "write", lost)
+        failing.setattr(store.policies, "retention", lost)
+        QueryLogs(store).note("bounded", "version 1 runs", version=1, epoch=1)
+    retention = store.policies.retention(log_stream("bounded"))
+    assert retention is not None and retention.size
 
 
 def test_a_query_is_deleted_at_once_or_by_its_host(http: httpx.Client, store: Store) -> None:
