@@ -108,15 +108,13 @@ class Transaction(TransactionOutcome):
         note: NoteTime | None = None,
     ) -> Transaction:
         """Begin a transaction. Raises InvalidArgument for an invalid lease."""
-        if not isinstance(lease_s, (int, float)) or not math.isfinite(lease_s):
+        if not isinstance(lease_s, (int, float)) or not abs(lease_s) < math.inf:
             raise InvalidArgument(f"expected lease_s as a finite number of seconds, got {lease_s!r}")
         if lease_s > limits.TRANSACTION_LEASE_S_MAX:
-            raise InvalidArgument(
-                f"expected a lease of at most {limits.TRANSACTION_LEASE_S_MAX:.0f} seconds, got {lease_s:g}"
-            )
+            raise InvalidArgument(f"expected a lease of at most {limits.TRANSACTION_LEASE_S_MAX:.0f} seconds")
         lease_us = round(lease_s * 1_000_000)
         if lease_us <= 0:
-            raise InvalidArgument(f"expected a lease of more than 0 seconds, got {lease_s:g}")
+            raise InvalidArgument("expected a lease of more than 0 seconds")
         ident = token(runtime.ids)
         with catalog.writing(_subject(ident)) as txn:
             # With a clock that was set back, the work must not begin before the horizon.
