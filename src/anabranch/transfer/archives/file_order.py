@@ -43,7 +43,8 @@ class FilesFormNoStream(Exception):
 def in_order(pieces: Sequence[FilePiece], source: StreamId | None) -> list[list[FilePiece]]:
     """Order the pieces into runs, to be read one after another. Pieces of no stream are one run. For a stream, each log
     or segment is one run, in the order of their ids, which agrees with the order of every key's events. Rows that lie
-    in two files are taken from the longer one. Raises FilesDoNotFit."""
+    in two files are taken from the one that begins first; of two that begin together, from the longer one. Pieces of
+    other streams are left out. Raises FilesFormNoStream."""
     held = [piece for piece in pieces if piece.rows]
     if all(piece.stream is None for piece in pieces):
         if source is not None:
