@@ -279,7 +279,6 @@ async def test_coroutines_of_both_kinds_side_by_side_read_every_row_once(store: 
     assert seen == list(range(40))
 
 
-
 def test_opened_files_are_kept_up_to_their_number_and_their_bytes(
     store: ab.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

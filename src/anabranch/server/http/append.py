@@ -62,7 +62,9 @@ async def _accept(
             return await call.front.run(lambda: writer.accept(writer.decoder.batch([writer.decoder.parse(body)])))
         return await call.front.run(lambda: append_value(writer, writer.decoder.parse(body), len(body)))
     if kind in JSON or kind in LINES:
-        return await call.front.run(lambda: _append_all(call, writer, _values(writer.decoder, body, lines=kind in LINES)))
+        return await call.front.run(
+            lambda: _append_all(call, writer, _values(writer.decoder, body, lines=kind in LINES))
+        )
     if kind in ARROW:
         return await call.front.run(lambda: _append_arrow(call, writer, body))
     if not call.info.schema.raw:
