@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from itertools import repeat
 from operator import length_hint
@@ -103,6 +104,8 @@ class GroupReaderProgress:
                 self._processed[segment] = max(self._processed[segment], current.next_offset)
         # No call in between, so no exception from outside can make the events handed out count twice.
         self._handed_out_before, self.current = count, None
+        if current.remaining is not None:
+            deque(current.remaining, maxlen=0)  # an earlier iteration still holds them, and they are read again
 
     def mark_processed(self, positions: Mapping[StreamSegment, int]) -> None:
         """Mark everything up to these positions as processed."""

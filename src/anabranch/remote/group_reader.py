@@ -288,10 +288,11 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
         return batch
 
     def _finish(self) -> None:
-        if self._current is not None:
-            self._handed_out[self._current.segment] = self._current.next_offset
-            self._processed[self._current.segment] = self._current.next_offset
+        batch = self._current
+        if batch is not None:
+            self._handed_out[batch.segment] = self._processed[batch.segment] = batch.next_offset
             self._current = None
+            batch.stop()  # an earlier iteration may still hold its events
 
     # closing
 

@@ -174,6 +174,19 @@ def test_events_and_batches_may_be_mixed(store: Store) -> None:
     assert len(got) == len(set(got)) == 9 * KEYS
 
 
+def test_an_iteration_kept_beside_batches_repeats_no_event(store: Store) -> None:
+    write(store, 0, 9)
+    group = store.groups.open("s/g", streams=["s/a"], end=ab.TAIL)
+    with group.reader("r", batch_rows=4) as reader:
+        iteration = iter(reader)
+        got = [event.body for _, event in zip(range(3), iteration, strict=False)]
+        batch = reader.read(timeout_s=10.0)
+        assert batch is not None
+        got += batch.column("payload").to_pylist()
+        got += [event.body for event in iteration]
+    assert len(got) == len(set(got)) == 9 * KEYS
+
+
 def test_at_most_once_accepts_before_it_hands_out(store: Store) -> None:
     write(store, 0, 5)
     group = store.groups.open("s/g", streams=["s/a"])
