@@ -10,6 +10,7 @@ from anabranch.core.assignment import wanted_readers
 from anabranch.core.closeable import Closeable
 from anabranch.errors import AnabranchError, GroupNotFound, InvalidArgument
 from anabranch.groups.load import Distribution, Unread
+from anabranch.model.seconds import check_seconds
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 
@@ -49,6 +50,7 @@ class ElasticReaders(Closeable):
         events_per_reader: int,
         every_s: float,
     ) -> None:
+        check_seconds("every_s", every_s)
         if readers_max < 1 or events_per_reader < 1 or every_s <= 0:
             raise InvalidArgument(
                 "expected readers_max and events_per_reader of at least 1 and every_s above 0, got"

@@ -33,6 +33,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.producer import unnamed_producer
 from anabranch.model.schema import StreamSchema
+from anabranch.model.seconds import check_seconds
 from anabranch.model.times import to_micros
 from anabranch.remote.append_call import SentBatch
 from anabranch.remote.append_queue import AppendQueue
@@ -77,8 +78,10 @@ class RemoteWriter(Displayed, Closeable):
     ) -> None:
         """`end_times` says that no watermark waits for this writer of a stream any more. Raises StreamNotFound, StreamSealed,
         PermissionDenied, StoreUnavailable."""
-        if note_time_s is not None and note_time_s <= 0:
-            raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
+        if note_time_s is not None:
+            check_seconds("note_time_s", note_time_s)
+            if note_time_s <= 0:
+                raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
         if [writer_id, producer, fence].count(None) < 2:
             raise InvalidArgument("pass only one of writer_id=, producer= and fence=")
         named = writer_id or producer

@@ -22,6 +22,7 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.group_name import group_name, group_stream, is_group_stream
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.seconds import check_seconds
 from anabranch.model.time_kind import TimeKind
 from anabranch.notifications.group_events import Listen
 from anabranch.notifications.kinds import changes_of_group_update
@@ -197,6 +198,8 @@ class Groups(Displayed):
         refresh_s: float,
         checkpoint_s: float | None,
     ) -> Callable[[], GroupState]:
+        for name, seconds in (("lease_s", lease_s), ("refresh_s", refresh_s), ("checkpoint_s", checkpoint_s or 0)):
+            check_seconds(name, seconds)
         lease_us, refresh_us = round(lease_s * 1e6), round(refresh_s * 1e6)
         if lease_us < limits.READER_LEASE_US_MIN:
             raise InvalidArgument(f"expected lease_s of at least {limits.READER_LEASE_US_MIN / 1e6} s, got {lease_s}")

@@ -12,6 +12,7 @@ from anabranch.errors import InvalidArgument, ScopeNotFound, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.seconds import check_seconds
 from anabranch.runtime.ids import token
 from anabranch.shared_state.revisioned_stream import RevisionedStream
 from anabranch.shared_state.synchronizer import StateSynchronizer
@@ -54,6 +55,7 @@ class StoreWatermarks(Displayed):
         if idle_s is None:
             found = self._marks(ident)
             return (limits.TIME_IDLE_US if found is None else found.idle_us()) / 1e6
+        check_seconds("idle_s", idle_s)
         if not idle_s > 0:
             raise InvalidArgument(f"expected idle_s above 0, got {idle_s}")
         self._begun(ident).set_idle(round(idle_s * 1e6))

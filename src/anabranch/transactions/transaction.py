@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -22,6 +21,7 @@ from anabranch.errors import (
 from anabranch.log.prewrite import since_lease
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.seconds import check_seconds
 from anabranch.model.stream import StreamView
 from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
@@ -108,13 +108,14 @@ class Transaction(TransactionOutcome):
         note: NoteTime | None = None,
     ) -> Transaction:
         """Begin a transaction. Raises InvalidArgument for an invalid lease."""
-        if not isinstance(lease_s, (int, float)) or not abs(lease_s) < math.inf:
-            raise InvalidArgument(f"expected lease_s as a finite number of seconds, got {lease_s!r}")
+        check_seconds("lease_s", lease_s)
         if lease_s > limits.TRANSACTION_LEASE_S_MAX:
-            raise InvalidArgument(f"expected a lease of at most {limits.TRANSACTION_LEASE_S_MAX:.0f} seconds")
+            raise InvalidArgument(
+                f"expected a lease of at most {limits.TRANSACTION_LEASE_S_MAX:.0f} seconds, got {lease_s:g}"
+            )
         lease_us = round(lease_s * 1_000_000)
         if lease_us <= 0:
-            raise InvalidArgument("expected a lease of more than 0 seconds")
+            raise InvalidArgument(f"expected a lease of more than 0 seconds, got {lease_s:g}")
         ident = token(runtime.ids)
         with catalog.writing(_subject(ident)) as txn:
             # With a clock that was set back, the work must not begin before the horizon.

@@ -29,6 +29,7 @@ from anabranch.log.appender import Appender
 from anabranch.log.commit import WriterHandle
 from anabranch.model.ids import Micros, StreamId, WriterId
 from anabranch.model.schema import StreamSchema
+from anabranch.model.seconds import check_seconds
 from anabranch.model.times import to_micros
 from anabranch.runtime.ids import token
 from anabranch.runtime.periodic import Periodic
@@ -77,8 +78,10 @@ class Writer(Displayed, Closeable):
         """`note` is called with the times that the writer notes, and with None when it ends. `note_time_s`: see
         `Store.writer`. `name` is the stream's name as of now, for descriptions. `resumed`: the `claimed` of a writer
         of this id, to go on as its owner."""
-        if note_time_s is not None and note_time_s <= 0:
-            raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
+        if note_time_s is not None:
+            check_seconds("note_time_s", note_time_s)
+            if note_time_s <= 0:
+                raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
         self._appender = appender
         self._runtime = runtime
         self._settings = runtime.settings
