@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from math import isinf
 from typing import Any
+
+from anabranch.errors import InvalidArgument
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -13,6 +16,19 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError as exc:
         raise ValueError("it is nested too deeply") from exc
+
+
+class FractionWithText(float):
+    """A JSON number with a fraction or an exponent, and its original text: a decimal holds more digits than a float."""
+
+    text: str
+
+    def __new__(cls, text: str) -> FractionWithText:
+        found = super().__new__(cls, text)
+        if isinf(found):
+            raise InvalidArgument(f"{text:.100} is beyond the range of a double")
+        found.text = text
+        return found
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from math import inf, isinf, nan
+from math import inf, nan
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.source import LineBlocks, Lines
 from anabranch.cli.intake.times import DEFAULT_READING, NotATime, TimeReading
 from anabranch.core import exact
-from anabranch.core.json_text import parse_json
+from anabranch.core.json_text import FractionWithText, parse_json
 from anabranch.core.python_rows import RowChecker, rows_to_batch, wrong_rows
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.ids import Micros
@@ -234,20 +234,13 @@ class _ParsedLines:
         return IntakeBatch(table, "line", lambda row: lines[row][0])
 
 
-class _Fraction(float):
-    """A number with a fraction or an exponent, and its original text."""
-
-    text: str
-
-    def __new__(cls, text: str) -> _Fraction:
-        found = super().__new__(cls, text)
-        if isinf(found):
-            raise InvalidArgument(f"{text} is beyond the range of a double")
-        found.text = text
-        return found
-
-
-_JSON_TYPES: Final = {str: "a text", bool: "a boolean", int: "a number", float: "a number", _Fraction: "a number"}
+_JSON_TYPES: Final = {
+    str: "a text",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    FractionWithText: "a number",
+}
 
 
 def parse_line(line: bytes, **options: Any) -> dict[str, Any]:
@@ -266,7 +259,7 @@ def parse_line(line: bytes, **options: Any) -> dict[str, Any]:
 def _row(
     line: bytes, types: dict[str, pa.DataType], readings: dict[str, TimeReading], columns: TargetColumns
 ) -> dict[str, Any]:
-    value = parse_line(line, parse_float=_Fraction)
+    value = parse_line(line, parse_float=FractionWithText)
     row: dict[str, Any] = {}
     coded: list[tuple[str, Any]] = []
     for name, item in value.items():
@@ -295,20 +288,20 @@ def _convert(name: str, item: Any, kind: pa.DataType, times: TimeReading) -> Any
         return item
     try:
         if pa.types.is_timestamp(kind):
-            return _datetime(times.micros(Decimal(item.text) if isinstance(item, _Fraction) else item))
+            return _datetime(times.micros(Decimal(item.text) if isinstance(item, FractionWithText) else item))
         if isinstance(item, str) and pa.types.is_date(kind):
             return date.fromisoformat(item)
         if isinstance(item, str) and pa.types.is_binary(kind):
             return item.encode()
         if pa.types.is_decimal(kind) and not isinstance(item, bool):
-            return Decimal(item.text if isinstance(item, _Fraction) else str(item))
+            return Decimal(item.text if isinstance(item, FractionWithText) else str(item))
         if pa.types.is_floating(kind) and isinstance(item, str):
             return _SPECIAL.get(item, item)
         if pa.types.is_float64(kind) and isinstance(item, int) and not isinstance(item, bool):
             if exact.changed_number(str(item), float(item)):
                 raise InvalidArgument(f"{item} would become {float(item)!r}")
             return float(item)
-        if isinstance(item, _Fraction):
+        if isinstance(item, FractionWithText):
             return float(item)
     except (ValueError, InvalidOperation, OverflowError) as exc:
         raise SchemaMismatch(f"column '{name}' takes {kind}: {exc}", column=name) from exc

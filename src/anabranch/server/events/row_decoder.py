@@ -7,12 +7,13 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from math import inf, isinf, nan
+from math import inf, nan
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
+from anabranch.core.json_text import FractionWithText
 from anabranch.core.python_rows import RowChecker, rows_to_batch
 from anabranch.core.routing import check_key
 from anabranch.errors import InvalidArgument, SchemaMismatch
@@ -35,21 +36,8 @@ class RawRow(NamedTuple):
     time: int | None
 
 
-class _Fraction(float):
-    """A JSON number with a fraction or an exponent, and its original text."""
-
-    text: str
-
-    def __new__(cls, text: str) -> _Fraction:
-        found = super().__new__(cls, text)
-        if isinf(found):
-            raise ValueError(f"{text:.100} is beyond the range of a double")
-        found.text = text
-        return found
-
-
 _JSON: Final = msgspec.json.Decoder()
-_JSON_WITH_TEXTS: Final = msgspec.json.Decoder(float_hook=_Fraction)
+_JSON_WITH_TEXTS: Final = msgspec.json.Decoder(float_hook=FractionWithText)
 
 
 class RowDecoder:
@@ -193,7 +181,7 @@ def _has_decimals(kind: pa.DataType) -> bool:
 def _to_decimal(item: Any) -> Any:
     if isinstance(item, bool) or not isinstance(item, (str, int, float)):
         return item
-    text = item.text if isinstance(item, _Fraction) else str(item)
+    text = item.text if isinstance(item, FractionWithText) else str(item)
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -203,7 +191,7 @@ def _to_decimal(item: Any) -> Any:
 def _to_float(item: Any) -> Any:
     if item.__class__ is float:
         return item
-    if item.__class__ is _Fraction:
+    if item.__class__ is FractionWithText:
         return float(item)
     if isinstance(item, str):
         return _SPECIAL.get(item, item)

@@ -134,8 +134,9 @@ class GrpcSession:
             finally:
                 self._question = self._asking = None
 
+        future = asyncio.run_coroutine_threadsafe(asked(), self._loop)
         try:
-            asyncio.run_coroutine_threadsafe(asked(), self._loop).result()
+            future.result()
         except CancelledError:
             raise Closed("session") from None
 
