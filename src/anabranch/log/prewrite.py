@@ -2,7 +2,8 @@
 
 Every commit refuses a blob whose `begun_at` lies before the collector's horizon, and such a blob may be collected. The
 horizon may be ahead of the clock: after the catalog's clock was set back, or by the time that an answer takes. So a
-prewritten blob takes the later of the clock's time and an `Earliest`: the beginning of the lease that holds the horizon, or the horizon itself.
+prewritten blob takes the later of the clock's time and an `Earliest`: the beginning of the lease that holds the
+horizon, or the horizon itself.
 """
 
 from __future__ import annotations

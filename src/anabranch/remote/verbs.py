@@ -85,8 +85,8 @@ class Caller:
         return _items(done, first, messages) if verb.streaming else first
 
     def ask(self, name: str, body: bytes, unknown: str, *, repeatable: bool) -> Any:
-        """The result of an action with one result. `unknown` is what an AppendUncertain says that is unknown. Raises what
-        `call` raises."""
+        """The result of an action with one result. `unknown` begins the message of an AppendUncertain: "whether … took
+        place". Raises what `call` raises."""
         return self._reached(lambda: next(self._messages(name, body))[1], unknown, repeatable=repeatable)
 
     def _reached(self, begin: Callable[[], Any], unknown: str, *, repeatable: bool) -> Any:

@@ -54,12 +54,16 @@ _ROW_BYTES = 64  # assumed size of a row, besides its payload, before its batch 
 class RemoteWriter(Displayed, Closeable):
     """`anabranch.writing.writer.Writer` through a broker. Thread-safe.
 
-    Every batch carries a number of the writer's producer, so that what was sent again after a lost connection, to the
-    same broker or another one, is appended once. A writer with a `writer_id`, or a `producer`, continues where the last one of that name
-    stopped, and fences it off. One with a `fence` has no producer: an append whose answer is lost is refused with
-    AppendUncertain. So is one with a condition (`expected`), which has no number; with another writer than one with a
-    `fence` it waits until it is answered. A writer with a `writer_id` takes none. A `byte_fence` is of the claim of a
-    byte stream, whose conditions are its numbers.
+    Every batch carries a number of the writer's producer, so a batch that is sent again after a lost connection, to the
+    same broker or another one, is appended once. How a writer is opened changes this:
+
+    - `writer_id` or `producer`: continues where the last writer of that name stopped, and fences it off.
+    - `fence`: has no producer. An append whose answer is lost is refused with AppendUncertain.
+    - `byte_fence`: the fence of a byte stream's claim. The conditions of its appends serve as their numbers.
+
+    An append with a condition (`expected`) has no number either: if its answer is lost, it is refused with
+    AppendUncertain. Such a call returns once it is answered, unless the writer has a `fence`. A writer with a `writer_id`
+    or a `producer` refuses conditions.
     """
 
     def __init__(

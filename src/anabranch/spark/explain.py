@@ -103,7 +103,7 @@ def _root_cause(exc: BaseException) -> str:
     """What Spark says of this only in its stack trace: which object, or what happened meanwhile."""
     causes: list[str] = []
     found: BaseException | None = exc
-    while found is not None:  # of a streaming query, Spark's client keeps a trace for each
+    while found is not None:  # Spark's client keeps a stack trace for each cause of a streaming query's error
         causes += re.findall(r"^Caused by: (.+)$", str(getattr(found, "_stackTrace", "")), re.MULTILINE)
         found = getattr(found, "_cause", None)
     return f": {causes[-1].strip()}" if causes else ""

@@ -5,8 +5,14 @@ transaction that was begun before, or `lease_s` for a new one. When the connecti
 with `ident`, on any broker, and sends the batches again that were not flushed; what it had flushed or committed counts
 once, because flushes have the client's numbers and commits its id.
 
-Requests: `writer` (`stream` a name, or `id`: its columns), `write` (`stream`, an id, with the rows), `flush` (`number`), `ping`, `info`,
-`commit` (`note_time_us`, `writer`, `left`: how many events were not flushed), `abort` (`reason`), `close`.
+| request | fields |
+|---|---|
+| `writer` | `stream`, a name, or `id`; answered with the stream's columns |
+| `write` | `stream`, an id; the rows are the data |
+| `flush` | `number` |
+| `commit` | `note_time_us`, `writer`; `left`: how many events were not flushed |
+| `abort` | `reason` |
+| `ping`, `info`, `close` | none |
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ class GrpcSession:
         self._silent_s = silent_s
         self._loop = asyncio.get_running_loop()
         self.owing = 0
-        """How many requests are unanswered; a caller who waits for an answer may be silent."""
+        """How many requests are unanswered. A caller who waits for an answer may be silent."""
         self.blocked = False
-        """True while their answers wait for the caller all the same."""
+        """True while requests can't be answered before the caller sends another one, so it may not be silent."""
         self._turn = asyncio.Lock()
         self._sending = asyncio.Lock()
         self._interrupted = False
