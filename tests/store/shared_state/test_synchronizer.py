@@ -61,7 +61,7 @@ def test_an_append_at_another_revision_is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("value", [{1: "a"}, {"a": [{"b": {None: 1}}]}, "\ud800", object()])
 def test_what_other_processes_would_not_read_back_is_refused(plain: Store, value: Any) -> None:
-    state = plain.shared.synchronizer("s/x", initial={})
+    state: StateSynchronizer[Any] = plain.shared.synchronizer("s/x", initial={})
     with pytest.raises(InvalidArgument, match="can't encode the state as JSON"):
         state.update(lambda _: value)
     assert state.fetch() == {} and state.update(lambda _: {"1": "a"}) == {"1": "a"}
