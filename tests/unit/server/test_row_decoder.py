@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import TimeRules
 from anabranch.server.events.row_decoder import RowDecoder
+from anabranch.server.events.row_encoder import encode_rows
 
 
 def decoded(body: bytes, **columns: pa.DataType) -> dict[str, Any]:
@@ -61,3 +63,19 @@ def test_a_column_whose_name_ends_like_base64_is_that_column() -> None:
 def test_a_time_of_day_with_a_zone_is_refused() -> None:
     with pytest.raises(SchemaMismatch, match="without a zone"):
         decoded(b'{"t":"10:00:00+02:00"}', t=pa.time64("us"))
+
+
+def test_a_map_is_given_as_an_object_or_as_the_pairs_that_are_read() -> None:
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    columns = {"m": pa.map_(pa.string(), pa.timestamp("us", "UTC")), "l": pa.list_(pa.map_(pa.int64(), pa.float64()))}
+    expected = {"m": [("a", at), ("b", None)], "l": [[(1, 0.5)]]}
+    object_ = b'{"m":{"a":"2026-01-31T12:00:00Z","b":null},"l":[[[1,0.5]]]}'
+    assert decoded(object_, **columns) == expected
+    (read,) = encode_rows(pa.RecordBatch.from_pylist([expected], pa.schema(list(columns.items()))))
+    assert decoded(bytes(read), **columns) == expected
+
+
+@pytest.mark.parametrize("value", [b"1", b'"ab"', b"[1]", b"[[1]]", b'["ab"]', b'[["a",1,2]]', b'{"a":"soon"}'])
+def test_what_is_no_map_is_refused(value: bytes) -> None:
+    with pytest.raises(SchemaMismatch, match="column 'm' takes map"):
+        decoded(b'{"m":%s}' % value, m=pa.map_(pa.string(), pa.timestamp("us", "UTC")))

@@ -155,6 +155,9 @@ def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
         return _to_float
     if types.is_list(kind) and (inner := _converter(kind.value_type, rules)) is not None:
         return lambda item: [_inside(inner, each) for each in item] if isinstance(item, list) else item
+    if types.is_map(kind):
+        key, value = _converter(kind.key_type, rules), _converter(kind.item_type, rules)
+        return lambda item: _pairs(item, key, value)
     if types.is_struct(kind):
         fields = {field.name: found for field in kind if (found := _converter(field.type, rules)) is not None}
         if fields:
@@ -164,6 +167,16 @@ def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
 
 def _inside(convert: Convert, item: Any) -> Any:
     return None if item is None else convert(item)
+
+
+def _pairs(item: Any, key: Convert | None, value: Convert | None) -> Any:
+    """A map, given as an object or, as it is read, as a list of pairs."""
+    pairs = item.items() if isinstance(item, dict) else item
+    if not isinstance(item, (dict, list)) or not all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
+    ):
+        raise ValueError("expected a map as an object or a list of pairs")
+    return [(_inside(key, name) if key else name, _inside(value, each) if value else each) for name, each in pairs]
 
 
 def _struct(item: Any, fields: Mapping[str, Convert]) -> Any:
