@@ -99,6 +99,13 @@ _LAST = "b,2026-01-01T00:01:00Z,1\n"  # later than every window that is expected
                FROM iot.sensors WHERE device = 'a'""",
             [("00:00:00", 1, 2), ("00:00:02", 1, 4)],  # a cast rounds a half away from zero
         ),
+        (
+            "azure",
+            """SELECT DATEADD(second, -1, System.Timestamp()) AS closed, COUNT(*) AS events,
+               CAST(PERCENTILE_CONT(1.0) OVER (ORDER BY celsius) AS bigint) AS top INTO iot.means
+               FROM iot.sensors TIMESTAMP BY at WHERE DATEDIFF(second, '2026-01-01', at) > 0 GROUP BY TumblingWindow(second, 5)""",
+            [("00:00:04", 2, 3)],
+        ),
     ],
 )
 def test_a_pipeline_keeps_what_is_special_in_a_dialect(
@@ -116,7 +123,7 @@ def test_a_pipeline_keeps_what_is_special_in_a_dialect(
     csv, file, translated = tmp_path / "sensors.csv", tmp_path / "means.other", tmp_path / "means.sql"
     csv.write_text(CSV + _LAST)
     file.write_text(sql)
-    translated.write_text(line("translate", "--dialect", dialect, "--time", "at", file).out)
+    translated.write_text(line("query", "translate", "--from", dialect, "--time", "at", "--file", file).out)
     line("write", "iot/sensors", csv)
     done = line("pipeline", "run", translated, "--once", "--collect", "--json")
     rows = sorted((row["closed"], row["events"], row["top"]) for row in done.rows)

@@ -1,4 +1,6 @@
-"""The functions that are translated. sqlglot knows many more; these are tested to mean the same in DuckDB and in Spark."""
+"""The functions that are translated. sqlglot knows many more; these are tested to mean the same in DuckDB and in Spark.
+
+`FUNCTIONS` has those that sqlglot writes for both; `CALLS`, in `written_calls`, those that are written here, by dialect."""
 
 from __future__ import annotations
 
@@ -6,6 +8,9 @@ from difflib import get_close_matches
 from typing import Final
 
 from sqlglot import exp
+
+from anabranch.query.dialects.quantiles import is_aggregate_over
+from anabranch.query.dialects.written_calls import CALL_KINDS, CALLS, name_of
 
 FUNCTIONS: Final[dict[str, type[exp.Expr]]] = {
     "abs": exp.Abs,
@@ -60,14 +65,8 @@ FUNCTIONS: Final[dict[str, type[exp.Expr]]] = {
     "variance": exp.Variance,
 }
 _KINDS: Final = tuple(FUNCTIONS.values())
-_ADDED: Final = "write a sum, such as at + INTERVAL '1' DAY"
 _QUANTILE: Final = "write kll_sketch_agg_double(…) in a statement in the store's own SQL"
 _INSTEAD: Final[dict[type[exp.Expr], str]] = {
-    **dict.fromkeys((exp.DateAdd, exp.DatetimeAdd, exp.TimeAdd, exp.TimestampAdd, exp.TsOrDsAdd), _ADDED),
-    **dict.fromkeys(
-        (exp.DateSub, exp.DatetimeSub, exp.TimeSub, exp.TimestampSub),
-        _ADDED.replace("+", "-").replace("sum", "difference"),
-    ),
     **dict.fromkeys((exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _QUANTILE),
     exp.DateTrunc: "write the function that truncates a timestamp, such as TIMESTAMP_TRUNC in BigQuery or DATETRUNC in Azure",
 }
@@ -83,33 +82,41 @@ _PARTS: Final[dict[type[exp.Expr], str]] = {
 }
 
 
-def unsupported(tree: exp.Expr, text: str, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
+def unsupported(tree: exp.Expr, text: str, dialect: str, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
     """The first part that is not translated, and what to say of it; None if there is none. `text` is what was parsed."""
     for node in tree.walk():
         if (message := _PARTS.get(type(node))) is not None:
             return node, message
-        if pipeline and isinstance(node, exp.Window):
+        if pipeline and isinstance(node, exp.Window) and not is_aggregate_over(node, dialect):
             return node, "OVER is not supported in a pipeline; write GROUP BY with a window"
         if pipeline and isinstance(node, exp.AggFunc) and isinstance(node.this, exp.Distinct):
             return (
                 node,
                 "an aggregate of DISTINCT values is not supported in a pipeline; use approx_distinct to count them",
             )
-        if isinstance(node, exp.Func) and type(node) not in _KINDS:
-            return node, f"the function {_written(node, text)} is not translated; {_instead(node)}"
+        if (
+            isinstance(node, (exp.Func, *CALL_KINDS))
+            and type(node) not in _KINDS
+            and name_of(node) not in CALLS[dialect]
+        ):
+            return node, f"the function {_written(node, text)} is not translated; {_instead(node, dialect)}"
     return None
 
 
-def _written(node: exp.Func, text: str) -> str:
+def _written(node: exp.Expr, text: str) -> str:
     """The function's name in the statement, which may be another than the parser's."""
     if isinstance(node, exp.Anonymous) or "start" not in node.meta:
-        return str(node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+        return _parsed_name(node)
     return text[node.meta["start"] : node.meta["end"] + 1].lower()
 
 
-def _instead(node: exp.Func) -> str:
+def _parsed_name(node: exp.Expr) -> str:
+    return (name_of(node) or (node.sql_name() if isinstance(node, exp.Func) else node.key)).lower()
+
+
+def _instead(node: exp.Expr, dialect: str) -> str:
     if (instead := _INSTEAD.get(type(node))) is not None:
         return instead
-    name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
-    alike = get_close_matches(name, FUNCTIONS, n=1)
-    return f"did you mean {alike[0]}?" if alike else f"expected one of {', '.join(sorted(FUNCTIONS))}"
+    known = sorted({*FUNCTIONS, *map(str.lower, CALLS[dialect])})
+    alike = get_close_matches(_parsed_name(node), known, n=1)
+    return f"did you mean {alike[0]}?" if alike else f"expected one of {', '.join(known)}"

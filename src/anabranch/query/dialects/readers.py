@@ -1,15 +1,22 @@
-"""Which dialect of sqlglot reads each dialect. Flink's and ksqlDB's, which sqlglot does not know, are made of Spark's."""
+"""Which dialect of sqlglot reads each dialect. Flink's and ksqlDB's, which sqlglot does not know, are made of Spark's.
+
+A function of the table `CALLS` is read as it is written, and not as sqlglot understands it."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+import types
+from functools import partial
+from typing import Any, ClassVar, Final
 
 from anabranch.errors.optional import optional
 
 with optional("a translation of SQL", "spark"):
-    from sqlglot import Dialect, TokenType
+    from sqlglot import Dialect, TokenType, exp
     from sqlglot.dialects.spark import Spark
     from sqlglot.parsers.spark import SparkParser
+
+    from anabranch.query.dialects.quantiles import QUANTILES
+    from anabranch.query.dialects.written_calls import CALLS
 
 
 class FlinkTokenizer(Spark.Tokenizer):
@@ -50,7 +57,38 @@ class KsqldbReader(Spark):
     Tokenizer = KsqldbTokenizer
 
 
-READ_AS: Final[dict[str, str | type[Dialect]]] = {
+_PARSED_AS_SYNTAX: Final = frozenset({"POSITION", "JSON_VALUE"})
+"""Functions with words between their arguments: `POSITION(a IN b)`, `JSON_VALUE(a, b RETURNING c)`."""
+
+
+def _as_written(name: str, arguments: list[exp.Expr], *, aggregates: bool) -> exp.Expr:
+    kind = exp.AnonymousAggFunc if aggregates else exp.Anonymous
+    return kind(this=name, expressions=arguments)
+
+
+def _reader(dialect: str, base: type[Dialect]) -> type[Dialect]:
+    """The dialect, in which the functions of the table are read as they are written."""
+    parser: Any = base.parser_class
+    names = CALLS[dialect].keys() - _PARSED_AS_SYNTAX
+    aggregates = QUANTILES.get(dialect, {})
+
+    class Parser(parser):  # type: ignore[misc]
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            **parser.FUNCTIONS,
+            **{name: partial(_as_written, name, aggregates=name in aggregates) for name in names},
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            **{name: read for name, read in parser.FUNCTION_PARSERS.items() if name not in names},
+            "JSON_VALUE": lambda self: self._parse_json_value(json_path=False),
+        }
+
+    made: type[Dialect] = types.new_class(
+        f"Anabranch_{dialect}", (base,), exec_body=lambda body: body.update(Parser=Parser)
+    )
+    return made
+
+
+_BASES: Final[dict[str, str | type[Dialect]]] = {
     "flink": FlinkReader,
     "ksqldb": KsqldbReader,
     "azure": "tsql",
@@ -59,4 +97,7 @@ READ_AS: Final[dict[str, str | type[Dialect]]] = {
     "snowflake": "snowflake",
     "bigquery": "bigquery",
     "trino": "trino",
+}
+READ_AS: Final[dict[str, type[Dialect]]] = {
+    dialect: _reader(dialect, type(Dialect.get_or_raise(base))) for dialect, base in _BASES.items()
 }

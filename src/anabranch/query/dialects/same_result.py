@@ -4,9 +4,14 @@ A part that can be written so that its result stays the same is rewritten, any o
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from sqlglot import exp
+
+from anabranch.query.dialects.calls import NotTranslated
+from anabranch.query.dialects.texts import trim
+from anabranch.query.dialects.written_calls import CALL_KINDS, WITHOUT_FRACTION, write_call
 
 _CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
 """A cast to an integer cuts off the fraction. It rounds in the others, as in DuckDB; it cuts off in Spark."""
@@ -19,6 +24,11 @@ _BEFORE_THE_TEXT: Final = frozenset({"azure", "risingwave", "materialize"})
 
 _PARTS_OF_TIMES: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute", "doy", "dayofyear"})
 _TRUNCATED_TO: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second"})
+_INTERVAL_UNITS: Final = frozenset(
+    ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
+)
+_SEVERAL_UNITS: Final = frozenset({"risingwave", "materialize"})
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 _WHOLE: Final = (
     exp.Count,
     exp.CountIf,
@@ -53,6 +63,8 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
                 return "truncating in a time zone is not translated; leave it out: times are in UTC"
             if unit not in _TRUNCATED_TO or (unit == "week" and dialect == "azure"):
                 return f"truncating to {unit} is not translated; use one of {', '.join(sorted(_TRUNCATED_TO))}"
+        case exp.Interval() if not isinstance(node.parent, exp.Anonymous):
+            return _interval_message(node, several=not pipeline and dialect in _SEVERAL_UNITS)
         case exp.Ceil() if node.args.get("to") is not None:
             return "CEIL to a unit is not translated; use FLOOR(… TO …)"
         case exp.Like() if dialect == "azure" and (not node.expression.is_string or "[" in node.expression.name):
@@ -62,6 +74,17 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
         ):
             return "a substring from a place before the first is not translated; begin at 1 or later"
     return None
+
+
+def _interval_message(node: exp.Interval, *, several: bool) -> str | None:
+    """Of what DuckDB and Spark read alike: a whole number of one unit. DuckDB also reads several, as PostgreSQL does."""
+    number = node.this.this if isinstance(node.this, exp.Neg) else node.this
+    unit = node.unit.name.lower().removesuffix("s") if isinstance(node.unit, exp.Var) else None
+    if number is not None and number.is_string and _WHOLE_NUMBER.fullmatch(number.name) and unit in _INTERVAL_UNITS:
+        return None
+    if several and node.unit is None and number is not None and number.is_string:
+        return None
+    return "this interval is not translated; write whole numbers of one unit each: INTERVAL '1' DAY + INTERVAL '2' HOUR"
 
 
 def _extract_message(node: exp.Extract, dialect: str, *, pipeline: bool) -> str | None:
@@ -99,15 +122,38 @@ def _is_fractional(node: exp.Expr) -> bool:
 
 
 def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
-    """Write casts and truncations so that they have the dialect's result."""
-    for node in reversed(list(tree.find_all(exp.Cast))):  # the inner ones first
-        if dialect == "azure":
-            _azure_type(node.to)
-        if node.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(node.this):
-            _round_as(node, dialect, pipeline=pipeline)
+    """Write casts, calls and truncations so that they have the dialect's result. Raises NotTranslated, with its `node`."""
+    for node in reversed(list(tree.find_all(exp.Cast, exp.Trim, exp.Interval, *CALL_KINDS))):  # the inner ones first
+        try:
+            _rewrite_node(node, dialect, pipeline=pipeline)
+        except NotTranslated as refused:
+            refused.node = node
+            raise
     for floor in list(tree.find_all(exp.Floor)):
         if (unit := floor.args.get("to")) is not None:
             floor.replace(exp.TimestampTrunc(this=floor.this, unit=exp.Var(this=unit.name.upper())))
+
+
+def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
+    match node:
+        case exp.Cast():
+            if dialect == "azure":
+                _azure_type(node.to)
+            if node.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(node.this):
+                _round_as(node, dialect, pipeline=pipeline)
+        case exp.Trim():
+            node.replace(exp.Var(this=trim(node, dialect, pipeline=pipeline)))
+        case exp.Interval():
+            _quarters_as_months(node)
+        case _:
+            write_call(node, dialect, pipeline=pipeline)
+
+
+def _quarters_as_months(node: exp.Interval) -> None:
+    """Spark has no quarters."""
+    if isinstance(node.unit, exp.Var) and node.unit.name.lower() in ("quarter", "quarters") and node.this.is_string:
+        node.set("this", exp.Literal.string(str(3 * int(node.this.name))))
+        node.set("unit", exp.Var(this="MONTH"))
 
 
 def _azure_type(to: exp.DataType) -> None:
@@ -132,6 +178,8 @@ def _is_whole(node: exp.Expr) -> bool:
             return node.is_string or node.name.isdigit()
         case exp.Cast():
             return node.to.this in exp.DataType.INTEGER_TYPES or node.to.this in exp.DataType.TEXT_TYPES
+        case exp.Var():
+            return bool(node.meta.get(WITHOUT_FRACTION))
     return isinstance(node, _WHOLE)
 
 

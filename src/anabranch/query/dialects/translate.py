@@ -14,6 +14,7 @@ from anabranch import limits
 from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidArgument, InvalidName, InvalidSql
 from anabranch.model.names import StreamName
+from anabranch.query.dialects.calls import IS_TIME, NotTranslated
 from anabranch.query.dialects.dialect_clauses import SESSION_CALL, declaration, take_out
 from anabranch.query.dialects.functions import unsupported
 from anabranch.query.dialects.parser_warnings import collected_warnings
@@ -89,7 +90,7 @@ class _Translation:
     def sql(self) -> str:
         """The statement, translated."""
         pipeline = self._form == "pipeline"
-        if (found := unsupported(self._tree, self._text.whole[self._text.start :], pipeline=pipeline)) is not None:
+        if (found := self._unsupported(pipeline=pipeline)) is not None:
             raise self._error(found[1], found[0])
         if (found := different(self._tree, self._dialect, pipeline=pipeline)) is not None:
             raise self._error(found[1], found[0])
@@ -101,11 +102,16 @@ class _Translation:
             )
         # Without a window, groups never end: the stream holds their newest result, as the other system's table does.
         complete = pipeline and self._is_grouped() and self._found.window is None
-        if pipeline and not complete and (order := self._tree.find(exp.Order)) is not None:
+        # ORDER BY in an aggregate, such as a quantile, orders no results.
+        orders = (each for each in self._tree.find_all(exp.Order) if isinstance(each.parent, exp.Query))
+        if pipeline and not complete and (order := next(orders, None)) is not None:
             raise self._error("ORDER BY is not supported in a pipeline; order its results where they are read", order)
         streams = self._tables(pipeline=pipeline)
         time = self._windows(pipeline=pipeline)
-        rewrite(self._tree, self._dialect, pipeline=pipeline)
+        try:
+            rewrite(self._tree, self._dialect, pipeline=pipeline)
+        except NotTranslated as exc:
+            raise self._error(str(exc), exc.node or self._tree) from exc
         query = self._generated("spark" if pipeline else "duckdb")
         if not pipeline:
             return query
@@ -115,6 +121,9 @@ class _Translation:
         settings += [] if delay is None else [f"watermark = '{span(delay) if delay else '0 seconds'}'"]
         with_ = f" WITH ({', '.join(settings)})" if settings else ""
         return f"CREATE STREAM {self._stream(str(self._found.target), None)}{with_} AS\n{query}"
+
+    def _unsupported(self, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
+        return unsupported(self._tree, self._text.whole[self._text.start :], self._dialect, pipeline=pipeline)
 
     def _is_grouped(self) -> bool:
         """Whether the statement has groups, or an aggregate. Raises InvalidSql where one groups what another has grouped."""
@@ -287,13 +296,17 @@ def _length(node: exp.Expr) -> int | None:
 
 
 def _bound(window: DialectWindow, which: str, *, pipeline: bool) -> exp.Expr:
-    if pipeline:
-        return _raw(window.spark_bound(which))
+    written = _raw(window.spark_bound(which) if pipeline else _bucket(window, which))
+    written.meta[IS_TIME] = True
+    return written
+
+
+def _bucket(window: DialectWindow, which: str) -> str:
     column = ".".join('"' + part.replace('"', '""') + '"' for part in window.column.split("."))
     if window.end_inclusive:
         column = f"{column} - INTERVAL 1 MICROSECOND"
     bucket = f"time_bucket(INTERVAL '{span(window.size_us)}', {column}, {_EPOCH})"
-    return _raw(bucket if which == "start" else f"{bucket} + INTERVAL '{span(window.size_us)}'")
+    return bucket if which == "start" else f"{bucket} + INTERVAL '{span(window.size_us)}'"
 
 
 def _raw(text: str) -> exp.Expr:

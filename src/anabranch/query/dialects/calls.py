@@ -1,0 +1,129 @@
+"""A call of a function in another system's SQL, with its arguments as they are written there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import ErrorLevel, exp
+from sqlglot.errors import UnsupportedError
+
+from anabranch import limits
+
+IS_TIME: Final = "anabranch_time"
+"""Marks, in `meta`, the bounds of windows: times here, and milliseconds in ksqlDB."""
+
+
+class NotTranslated(Exception):
+    """A call that has no translation; the text says what to write instead. It becomes an InvalidSql, at the place of `node`."""
+
+    node: exp.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call, and where it shall run. What it returns is SQL, in brackets where an operator is outermost."""
+
+    name: str
+    arguments: list[exp.Expr]
+    dialect: str
+    pipeline: bool
+
+    def either(self, duckdb: str, spark: str) -> str:
+        """The SQL of a pipeline or of a query."""
+        written = spark if self.pipeline else duckdb
+        if len(written) > limits.SQL_BYTES_MAX:
+            raise NotTranslated(
+                "calls are nested too deeply to be translated; write some of them as statements of their own"
+            )
+        return written
+
+    def expect(self, least: int, most: int | None = None, *, example: str) -> None:
+        """Raises NotTranslated for another number of arguments."""
+        if not least <= len(self.arguments) <= (most or least):
+            raise NotTranslated(f"{self.name} with {len(self.arguments)} arguments is not translated; write {example}")
+
+    def sql(self, at: int) -> str:
+        """An argument as SQL, in brackets if it has an operator."""
+        node = self.arguments[at]
+        if isinstance(node, exp.Alias | exp.Star | exp.Distinct | exp.Kwarg | exp.Lambda | exp.Query):
+            raise NotTranslated(f"this argument of {self.name} is not translated; pass a value")
+        written = sql_of(node, pipeline=self.pipeline)
+        bare = isinstance(node, exp.Column | exp.Literal | exp.Var | exp.Func | exp.Paren | exp.Boolean | exp.Null)
+        plain = bare and not isinstance(node, exp.Binary) and IS_TIME not in node.meta
+        return written if plain else f"({written})"
+
+    def text(self, at: int, *, what: str) -> str:
+        """An argument that is a constant text. Raises NotTranslated for any other."""
+        node = self.arguments[at]
+        if not (node.is_string or isinstance(node, exp.RawString)):
+            raise NotTranslated(f"{self.name} needs {what} that is a constant text")
+        return node.name
+
+    def whole(self, at: int) -> int | None:
+        """An argument that is a constant whole number, else None. Raises NotTranslated for another constant number."""
+        node = self.arguments[at]
+        negative = isinstance(node, exp.Neg)
+        node = node.this if isinstance(node, exp.Neg) else node
+        if not isinstance(node, exp.Literal) or node.is_string:
+            return None
+        if not (node.name.isascii() and node.name.isdigit()):
+            raise NotTranslated(f"{self.name} with a fraction is not translated; write a whole number")
+        return -int(node.name) if negative else int(node.name)
+
+    def constant(self, at: int, *, least: int, most: int, what: str) -> int:
+        """An argument that must be a constant whole number in these bounds, both inclusive."""
+        found = self.whole(at)
+        if found is None or not least <= found <= most:
+            raise NotTranslated(f"{self.name} needs {what} that is a constant from {least} to {most:,}")
+        return found
+
+    def word(self, at: int) -> str:
+        """An argument that is a word, such as a unit, in lower case: DAY, 'day'."""
+        node = self.arguments[at]
+        if node.is_string or isinstance(node, exp.Var) or (isinstance(node, exp.Column) and not node.table):
+            return node.name.lower()
+        raise NotTranslated(f"{self.name} needs a unit such as DAY")
+
+
+Writer = Callable[[WrittenCall], str]
+Writers = dict[str, dict[str, Writer]]
+"""Of each dialect, what writes the functions of these names, in upper case."""
+
+
+def sql_of(node: exp.Expr, *, pipeline: bool) -> str:
+    """A part of a statement as SQL, in one line. Raises NotTranslated for what the target has not."""
+    try:
+        return node.sql(
+            dialect="spark" if pipeline else "duckdb",
+            comments=False,
+            normalize_functions=False,
+            unsupported_level=ErrorLevel.RAISE,
+        )
+    except UnsupportedError as exc:
+        raise NotTranslated(str(exc)) from exc
+
+
+def quoted(text: str, *, pipeline: bool) -> str:
+    """A text as a literal."""
+    return sql_of(exp.Literal.string(text), pipeline=pipeline)
+
+
+def refused(call: WrittenCall, *, instead: str) -> str:
+    """Writes a function that is known and differs: raises NotTranslated."""
+    raise NotTranslated(f"{call.name} is not translated; write {instead}")
+
+
+def of_all(dialects: str, names: str, writer: Writer) -> Writers:
+    """The same functions in several dialects; both are words with spaces between them."""
+    return {dialect: dict.fromkeys(names.split(), writer) for dialect in dialects.split()}
+
+
+def together(*parts: Writers) -> Writers:
+    """One table of several."""
+    found: Writers = {}
+    for part in parts:
+        for dialect, writers in part.items():
+            found.setdefault(dialect, {}).update(writers)
+    return found

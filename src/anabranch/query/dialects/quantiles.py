@@ -1,0 +1,94 @@
+"""Quantiles. Those that systems name approximate are so here as well; the others are exact."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from sqlglot import exp
+
+from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, refused, together
+
+
+def _share(call: WrittenCall, at: int) -> str:
+    """The constant between 0 and 1."""
+    node = call.arguments[at]
+    if not isinstance(node, exp.Literal) or node.is_string or not 0 <= float(node.name) <= 1:
+        raise NotTranslated(f"{call.name} needs a constant from 0 to 1")
+    return str(node.name)
+
+
+def _approximate(call: WrittenCall) -> str:
+    """`APPROX_PERCENTILE(x, 0.95)`."""
+    call.expect(2, example=f"{call.name}(x, 0.95)")
+    return _approx_quantile(call, _share(call, 1))
+
+
+def _approx_quantile(call: WrittenCall, share: str) -> str:
+    value = f"CAST({call.sql(0)} AS DOUBLE)" if call.dialect == "snowflake" else call.sql(0)  # a FLOAT there
+    return call.either(f"approx_quantile({value}, {share})", f"approx_percentile({value}, {share})")
+
+
+def _exact(call: WrittenCall) -> str:
+    """`PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY x)`, of the share and the value."""
+    call.expect(2, example=f"{call.name}(0.95) WITHIN GROUP (ORDER BY x)")
+    value = f"CAST({call.sql(1)} AS DOUBLE)"
+    return call.either(f"quantile_cont({value}, {_share(call, 0)})", f"percentile({value}, {_share(call, 0)})")
+
+
+def _percentile(call: WrittenCall) -> str:
+    """`PERCENTILE(x, 0.95)`."""
+    call.expect(2, example=f"{call.name}(x, 0.95)")
+    return _exact(WrittenCall(call.name, call.arguments[::-1], call.dialect, call.pipeline))
+
+
+def _median(call: WrittenCall) -> str:
+    call.expect(1, example=f"{call.name}(x)")
+    return _exact(WrittenCall(call.name, [exp.Literal.number("0.5"), *call.arguments], call.dialect, call.pipeline))
+
+
+def _of_parts(call: WrittenCall) -> str:
+    """`APPROX_QUANTILES(x, 100)[OFFSET(95)]`, of the value, the number of parts, and the offset."""
+    call.expect(3, example=f"{call.name}(x, 100)[OFFSET(95)]")
+    parts = call.constant(1, least=1, most=10_000, what="a number of parts")
+    at = call.constant(2, least=0, most=parts, what="an offset")
+    return _approx_quantile(call, repr(at / parts))
+
+
+def is_aggregate_over(node: exp.Window, dialect: str) -> bool:
+    """Whether it is `PERCENTILE_CONT(0.95) OVER (ORDER BY x)`, an aggregate in Azure's SQL."""
+    return dialect == "azure" and isinstance(node.this, exp.AnonymousAggFunc)
+
+
+def arguments_around(node: exp.AnonymousAggFunc, dialect: str) -> tuple[exp.Expr, list[exp.Expr]] | None:
+    """The expression that a quantile is the first part of, with all arguments; None if it stands alone."""
+    parent = node.parent
+    if isinstance(parent, exp.WithinGroup):
+        return parent, [*node.expressions, _ordered(node, parent.expression)]
+    if isinstance(parent, exp.Window) and is_aggregate_over(parent, dialect):
+        if any(parent.args.get(each) for each in ("partition_by", "spec", "alias")):
+            raise NotTranslated(f"{node.name} OVER with more than ORDER BY is not translated; leave the rest out")
+        return parent, [*node.expressions, _ordered(node, parent.args.get("order"))]
+    if isinstance(parent, exp.Bracket) and node.name.upper() == "APPROX_QUANTILES":
+        if len(parent.expressions) != 1 or parent.args.get("offset") != 0:
+            raise NotTranslated(f"write one place, counted from 0: {node.name}(x, 100)[OFFSET(95)]")
+        return parent, [*node.expressions, *parent.expressions]
+    return None
+
+
+def _ordered(node: exp.AnonymousAggFunc, order: exp.Expr | None) -> exp.Expr:
+    if not isinstance(order, exp.Order) or len(order.expressions) != 1 or order.expressions[0].args.get("desc"):
+        raise NotTranslated(f"{node.name} needs ORDER BY of one value, ascending; write 1 - p for the other direction")
+    return order.expressions[0].this  # type: ignore[no-any-return]
+
+
+QUANTILES: Final[Writers] = together(
+    of_all("trino snowflake", "APPROX_PERCENTILE", _approximate),
+    of_all("bigquery", "APPROX_QUANTILES", _of_parts),
+    of_all("snowflake risingwave azure", "PERCENTILE_CONT", _exact),
+    of_all("snowflake", "MEDIAN", _median),
+    of_all(
+        "bigquery", "PERCENTILE_CONT", partial(refused, instead="APPROX_QUANTILES(x, 100)[OFFSET(50)] in a GROUP BY")
+    ),
+    of_all("flink", "PERCENTILE", _percentile),
+)

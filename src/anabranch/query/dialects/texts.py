@@ -1,0 +1,183 @@
+"""Functions of texts: places, padding, parts, and patterns. Places count from 1, in code points."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Final
+
+from sqlglot import exp
+
+from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, quoted, refused, together
+from anabranch.query.dialects.regular_expressions import Pattern, read_pattern
+
+_PADDED_MAX: Final = 10_000
+_PARTS_MAX: Final = 10_000
+
+_ASCII_SPACES: Final = "\t\n\x0b\x0c\r "
+_SEPARATORS: Final = "\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a\u2028\u2029\u205f\u3000"
+_UNICODE: Final = _ASCII_SPACES + "\x85\xa0\u2007\u202f" + _SEPARATORS
+TRIMMED: Final = {
+    "ksqldb": "".join(map(chr, range(1, 33))),
+    "bigquery": _UNICODE,
+    "risingwave": _UNICODE,
+    "trino": _ASCII_SPACES + "\x1c\x1d\x1e\x1f" + _SEPARATORS,
+}
+"""What TRIM without characters removes: spaces in the other dialects."""
+
+
+def trim(node: exp.Trim, dialect: str, *, pipeline: bool) -> str:
+    """`TRIM`, `LTRIM` and `RTRIM`, with the characters that they remove: DuckDB and Spark have different ones by themselves."""
+    side = (node.args.get("position") or "BOTH").upper()
+    arguments = [node.this, node.expression or exp.Literal.string(TRIMMED.get(dialect, " "))]
+    call = WrittenCall("TRIM", arguments, dialect, pipeline)
+    name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
+    return call.either(f"{name}({call.sql(0)}, {call.sql(1)})", f"trim({side} {call.sql(1)} FROM {call.sql(0)})")
+
+
+# Places
+
+
+def _position(call: WrittenCall, *, text: int, constant: bool = False) -> str:
+    """The place of a text in another; `text` is the argument to look in."""
+    call.expect(2, example=f"{call.name} of two texts")
+    wanted = 1 - text
+    if constant and not call.text(wanted, what="a text to look for"):
+        raise NotTranslated(f"{call.name} of an empty text is not translated")
+    return call.either(f"strpos({call.sql(text)}, {call.sql(wanted)})", f"instr({call.sql(text)}, {call.sql(wanted)})")
+
+
+# Padding, repeating, turning round
+
+
+def _pad(call: WrittenCall, *, fill: bool) -> str:
+    """`LPAD(x, 5, '0')`; without `fill` the third argument may be left out."""
+    call.expect(3 if fill else 2, 3, example=f"{call.name}(x, 5, '0')")
+    size = call.constant(1, least=0, most=_PADDED_MAX, what="a length")
+    filler = call.text(2, what="a text to fill with") if len(call.arguments) > 2 else " "
+    if not filler:
+        raise NotTranslated(f"{call.name} with an empty text is not translated")
+    return f"{call.name.lower()}({call.sql(0)}, {size}, {quoted(filler, pipeline=call.pipeline)})"
+
+
+def _repeat(call: WrittenCall) -> str:
+    call.expect(2, example=f"{call.name}(x, 3)")
+    return f"repeat({call.sql(0)}, {call.constant(1, least=0, most=_PADDED_MAX, what='a number')})"
+
+
+def _reverse(call: WrittenCall) -> str:
+    call.expect(1, example=f"{call.name}(x)")
+    # DuckDB's own reverse() keeps accents with their letters.
+    return call.either(f"array_to_string(list_reverse(string_split({call.sql(0)}, '')), '')", f"reverse({call.sql(0)})")
+
+
+# Parts
+
+
+def _split_part(call: WrittenCall) -> str:
+    """The part of a number from 1 on; an empty text behind the last."""
+    call.expect(3, example=f"{call.name}(x, ',', 1)")
+    separator, number = _separator(call), call.constant(2, least=1, most=_PARTS_MAX, what="a number")
+    return f"split_part({call.sql(0)}, {quoted(separator, pipeline=call.pipeline)}, {number})"
+
+
+def _split_part_or_null(call: WrittenCall, *, first: int, of_empty: bool) -> str:
+    """The part of a number from `first` on; null behind the last, and `of_empty` whether an empty text has a part."""
+    call.expect(3, example=f"{call.name}(x, ',', {first})")
+    separator = _separator(call)
+    number = call.constant(2, least=first, most=_PARTS_MAX, what="a number") + 1 - first
+    text = call.sql(0) if of_empty else f"nullif({call.sql(0)}, '')"
+    plain = re.sub(r"([^A-Za-z0-9\s])", r"\\\1", separator) if separator.isascii() else separator
+    return call.either(
+        f"string_split({text}, {quoted(separator, pipeline=False)})[{number}]",
+        f"try_element_at(split({text}, {quoted(plain, pipeline=True)}, -1), {number})",
+    )
+
+
+def _separator(call: WrittenCall) -> str:
+    separator = call.text(1, what="a separator")
+    if not separator:
+        raise NotTranslated(f"{call.name} with an empty separator is not translated")
+    return separator
+
+
+# Patterns
+
+
+def _pattern(call: WrittenCall, at: int, *, group: int | None = None, replaces: bool = False) -> tuple[Pattern, str]:
+    """The pattern of an argument, and how the target writes it."""
+    found = read_pattern(call.text(at, what="a pattern"), call.dialect)
+    return found, quoted(found.written(group=group, replaces=replaces), pipeline=call.pipeline)
+
+
+def _matches(call: WrittenCall) -> str:
+    """Whether a part of the text is like the pattern."""
+    call.expect(2, example=f"{call.name}(x, 'pattern')")
+    return _matched(call, call.sql(0), _pattern(call, 1)[1])
+
+
+def _matched(call: WrittenCall, text: str, written: str) -> str:
+    return call.either(f"regexp_matches({text}, {written})", f"regexp_like({text}, {written})")
+
+
+def _extract(call: WrittenCall, *, text: int, group: int | None) -> str:
+    """The text of a group; null if nothing is like the pattern. Without a `group` it is the only one, or all."""
+    call.expect(2, 3 if group is not None else 2, example=f"{call.name} of a text and a pattern")
+    pattern = 1 - text
+    if len(call.arguments) > 2:
+        group = call.constant(2, least=0, most=100, what="a group")
+    read = _pattern(call, pattern)[0]
+    if group is None:
+        if read.groups > 1:
+            raise NotTranslated(f"{call.name} with several groups is not translated; write (?: ) for all but one")
+        group = read.groups
+    if group > read.groups:
+        raise NotTranslated(f"the pattern has no group {group}")
+    written, value = _pattern(call, pattern, group=group)[1], call.sql(text)
+    return f"CASE WHEN {_matched(call, value, written)} THEN regexp_extract({value}, {written}, {group}) END"
+
+
+def _replace(call: WrittenCall, *, least: int) -> str:
+    """Every part that is like the pattern, replaced by a constant text."""
+    call.expect(least, 3, example=f"{call.name}(x, 'pattern', 'text')")
+    new = call.text(2, what="a replacement") if len(call.arguments) > 2 else ""
+    if "\\" in new or "$" in new:
+        raise NotTranslated(f"a replacement with \\ or $ in {call.name} is not translated; write a plain text")
+    written = _pattern(call, 1, replaces=True)[1]
+    replacement = quoted(new, pipeline=call.pipeline)
+    return call.either(
+        f"regexp_replace({call.sql(0)}, {written}, {replacement}, 'g')",
+        f"regexp_replace({call.sql(0)}, {written}, {replacement})",
+    )
+
+
+TEXTS: Final[Writers] = together(
+    of_all("flink risingwave materialize trino snowflake", "POSITION", partial(_position, text=1)),
+    of_all("risingwave materialize trino", "STRPOS", partial(_position, text=0)),
+    of_all("bigquery", "STRPOS", partial(_position, text=0, constant=True)),
+    of_all("bigquery", "INSTR", partial(_position, text=0, constant=True)),
+    of_all("flink ksqldb", "INSTR", partial(_position, text=0, constant=True)),
+    of_all("flink", "LOCATE", partial(_position, text=1, constant=True)),
+    of_all("snowflake", "CHARINDEX", partial(_position, text=1, constant=True)),
+    of_all("flink ksqldb trino", "LPAD RPAD", partial(_pad, fill=True)),
+    of_all("risingwave materialize snowflake bigquery", "LPAD RPAD", partial(_pad, fill=False)),
+    of_all("flink snowflake bigquery risingwave materialize", "REPEAT", _repeat),
+    of_all("flink trino snowflake bigquery risingwave materialize", "REVERSE", _reverse),
+    of_all("risingwave materialize snowflake", "SPLIT_PART", _split_part),
+    of_all("trino", "SPLIT_PART", partial(_split_part_or_null, first=1, of_empty=True)),
+    of_all("flink", "SPLIT_INDEX", partial(_split_part_or_null, first=0, of_empty=False)),
+    of_all("azure", "CHARINDEX", partial(refused, instead="x LIKE '%a%': its case of letters is not known to matter")),
+    of_all("flink", "REGEXP", _matches),
+    of_all("risingwave materialize", "~", _matches),
+    of_all("trino", "REGEXP_LIKE", _matches),
+    of_all("bigquery", "REGEXP_CONTAINS", _matches),
+    of_all("flink trino", "REGEXP_EXTRACT", partial(_extract, text=0, group=0)),
+    of_all("ksqldb", "REGEXP_EXTRACT", partial(_extract, text=1, group=0)),
+    of_all("bigquery", "REGEXP_EXTRACT", partial(_extract, text=0, group=None)),
+    of_all("flink ksqldb bigquery", "REGEXP_REPLACE", partial(_replace, least=3)),
+    of_all("trino", "REGEXP_REPLACE", partial(_replace, least=2)),
+    of_all(
+        "snowflake", "REGEXP_LIKE RLIKE REGEXP_SUBSTR REGEXP_REPLACE", partial(refused, instead="LIKE with % and _")
+    ),
+    of_all("risingwave materialize", "REGEXP_REPLACE", partial(refused, instead="replace(x, 'a', 'b')")),
+)

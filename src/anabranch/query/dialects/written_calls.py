@@ -1,0 +1,80 @@
+"""Writes the calls of functions that the modules `times`, `texts`, `json_texts` and `quantiles` know, by dialect."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+from anabranch.query.dialects.calls import NotTranslated, WrittenCall, together
+from anabranch.query.dialects.json_texts import JSON_TEXTS
+from anabranch.query.dialects.quantiles import QUANTILES, arguments_around
+from anabranch.query.dialects.texts import TEXTS
+from anabranch.query.dialects.times import TIMES
+
+CALLS: Final = together(TIMES, JSON_TEXTS, TEXTS, QUANTILES)
+"""Of each dialect the functions that it names so, and what writes them. The names are in upper case."""
+
+_OF_SYNTAX: Final[dict[type[exp.Expr], str]] = {
+    exp.StrPosition: "POSITION",
+    exp.JSONValue: "JSON_VALUE",
+    exp.RegexpLike: "~",
+}
+CALL_KINDS: Final[tuple[type[exp.Expr], ...]] = (exp.Anonymous, exp.AnonymousAggFunc, *_OF_SYNTAX)
+WITHOUT_FRACTION: Final = "anabranch_without_fraction"
+"""Marks, in `meta`, what surely is a whole number or a text, which a cast to an integer need not round."""
+_WITHOUT_FRACTION: Final = frozenset(
+    (
+        *("JSON_VALUE", "JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "SPLIT_PART", "SPLIT_INDEX", "REGEXP_EXTRACT"),
+        *(
+            "REGEXP_REPLACE",
+            "POSITION",
+            "STRPOS",
+            "INSTR",
+            "LOCATE",
+            "CHARINDEX",
+            "TIMESTAMPDIFF",
+            "DATEDIFF",
+            "TIMEDIFF",
+        ),
+        *("TIMESTAMP_DIFF", "DATE_DIFF", "UNIX_TIMESTAMP", "UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS"),
+    )
+)
+
+
+def write_call(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
+    """Replace a function of the table by SQL of the target. Raises NotTranslated for a form that is not translated."""
+    name = name_of(node)
+    writer = CALLS[dialect].get(name)
+    if writer is None:
+        return
+    around, arguments = node, _arguments(node)
+    if isinstance(node, exp.AnonymousAggFunc) and (wider := arguments_around(node, dialect)) is not None:
+        around, arguments = wider
+    written = exp.Var(this=writer(WrittenCall(name, arguments, dialect, pipeline)))
+    written.meta[WITHOUT_FRACTION] = name in _WITHOUT_FRACTION
+    around.replace(written)
+
+
+def name_of(node: exp.Expr) -> str:
+    """The name of a call that is read as it is written, in upper case; else empty."""
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
+        return node.name.upper()
+    return _OF_SYNTAX.get(type(node), "")
+
+
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
+    match node:
+        case exp.StrPosition():
+            if node.args.get("position") is not None or node.args.get("occurrence") is not None:
+                raise NotTranslated("POSITION from a place on is not translated; leave the place out")
+            return [node.args["substr"], node.this]
+        case exp.JSONValue():
+            if node.args.get("returning") or node.args.get("on_condition"):
+                raise NotTranslated(
+                    "JSON_VALUE with RETURNING, ON EMPTY or ON ERROR is not translated; write CAST(JSON_VALUE(x, '$.a') AS …)"
+                )
+            return [node.this, node.args["path"]]
+        case exp.RegexpLike():
+            return [node.this, node.expression]
+    return node.expressions

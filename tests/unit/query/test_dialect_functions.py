@@ -1,0 +1,67 @@
+"""Functions of other systems' SQL have the results of those systems in DuckDB. `tests/spark` holds Spark to the same cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+
+from anabranch.errors import InvalidSql
+from anabranch.query.dialects.translate import DialectOptions, Form, translate
+from tests.unit.query.dialect_function_cases import APPROXIMATE, CASES, REFUSED, Case, typed
+
+_TYPES = {"TIMESTAMP": "TIMESTAMPTZ", "STRING": "VARCHAR"}
+
+
+def results(case: Case) -> list[Any]:
+    """The results of a case in DuckDB, in the order of its rows."""
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'; CREATE SCHEMA iot")
+        columns = [each.split() for each in case.columns.split(",")]
+        typed = ", ".join(f"{name} {_TYPES.get(kind, kind)}" for name, kind in columns)
+        database.execute(f"CREATE TABLE iot.s (i BIGINT, {typed})")
+        for number, row in enumerate(case.inputs):
+            database.execute(f"INSERT INTO iot.s VALUES ({', '.join('?' * (1 + len(row)))})", [number, *row])
+        found = translate(f"SELECT {case.statement} FROM s", case.dialect, "query", DialectOptions("iot"))
+        return [row[-1] for row in sorted(database.sql(found.rstrip(";\n")).fetchall())]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_function_has_the_results_of_its_system(case: Case) -> None:
+    assert typed(results(case)) == typed(case.results)
+
+
+@pytest.mark.parametrize("case", APPROXIMATE, ids=str)
+def test_an_approximate_quantile_is_near(case: Case) -> None:
+    assert abs(results(case)[0] - case.result) <= 10
+
+
+@pytest.mark.parametrize("form", ["query", "pipeline"])
+@pytest.mark.parametrize(("dialect", "sql", "message"), REFUSED)
+def test_a_form_that_differs_is_refused_at_its_line(form: Form, dialect: str, sql: str, message: str) -> None:
+    """In both forms, with what to write instead."""
+    text = f"SELECT d,\n {sql} AS v FROM s"
+    if form == "pipeline":
+        text = text.replace(" FROM s", " INTO r FROM s") if dialect == "azure" else f"CREATE TABLE r AS {text}"
+    with pytest.raises(InvalidSql) as refused:
+        translate(text, dialect, form, DialectOptions("iot"))
+    assert message in str(refused.value) and refused.value.line == 2
+
+
+def test_a_quantile_over_neighbours_is_refused_in_a_pipeline() -> None:
+    text = "CREATE TABLE r AS SELECT approx_percentile(x, 0.5) OVER (PARTITION BY y) AS v FROM s"
+    with pytest.raises(InvalidSql, match="OVER is not supported in a pipeline"):
+        translate(text, "trino", options=DialectOptions("iot"))
+
+
+def test_the_bound_of_a_window_is_a_time_and_no_number() -> None:
+    text = """CREATE TABLE r AS SELECT TIMESTAMPTOSTRING(WINDOWSTART, 'HH:mm') AS v FROM s
+              WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY d EMIT CHANGES"""
+    assert "date_format((window.start), 'HH:mm') AS v" in translate(text, "ksqldb", options=DialectOptions("iot", "at"))
+
+
+def test_calls_that_would_grow_without_bound_are_refused() -> None:
+    deep = "REGEXP_EXTRACT(" * 40 + "x" + ", 'a')" * 40
+    with pytest.raises(InvalidSql, match="nested too deeply"):
+        translate(f"SELECT {deep} FROM s", "flink", options=DialectOptions("iot"))
