@@ -118,7 +118,7 @@ class RowChecker:
         """The value without memoryviews. Raises SchemaMismatch if the column doesn't take it."""
         value = _without_views(value)
         try:
-            _refuse_loss(value, self._types[name], self._rules)
+            refuse_loss(value, self._types[name], self._rules)
             pa.array([value], self._types[name])
         except _REFUSALS as exc:
             raise _mismatch(name, self._types[name], exc) from exc
@@ -267,7 +267,7 @@ def _without_views(value: Any) -> Any:
     return value
 
 
-def _refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
+def refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
     """Raise ValueError for a value that Arrow would accept, but change."""
     types = pa.types
     if value is None:
@@ -276,17 +276,17 @@ def _refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
         if isinstance(value, (str, bytes)):
             raise ValueError(f"expected a list, got {type(value).__name__}")
         for each in value:
-            _refuse_loss(each, kind.value_type, rules)
+            refuse_loss(each, kind.value_type, rules)
     elif types.is_struct(kind) and isinstance(value, Mapping):
         fields = {field.name: field.type for field in kind}
         for name, each in value.items():
             if name not in fields:
                 raise ValueError(f"unknown field '{name}'")
-            _refuse_loss(each, fields[name], rules)
+            refuse_loss(each, fields[name], rules)
     elif types.is_map(kind):
         for key, each in value.items() if isinstance(value, Mapping) else value:
-            _refuse_loss(key, kind.key_type, rules)
-            _refuse_loss(each, kind.item_type, rules)
+            refuse_loss(key, kind.key_type, rules)
+            refuse_loss(each, kind.item_type, rules)
     elif types.is_date(kind) and isinstance(value, datetime):
         raise ValueError("expected a date without a time of day")
     elif types.is_timestamp(kind) and isinstance(value, date) and not isinstance(value, datetime):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Pipeline"]
+__all__ = ["Pipeline", "stop_queries"]
 
 
 class Pipeline:
@@ -269,8 +269,10 @@ class Pipeline:
                 running = self._in_progress()
                 unfinished = running if unfinished is None else unfinished
                 if all(running.get(target) != batch for target, batch in unfinished.items()):
+                    self._failure = self._failed()  # a query may have failed since it was asked
                     return
             elif not self._advance():
+                self._failure = self._failed()
                 return
             with self._changed:
                 if not self._stopping:
@@ -301,10 +303,11 @@ class Pipeline:
         return None
 
     def _stop_queries(self) -> None:
-        for query in self._queries.values():
-            query.stop()
         streams, self._reading = self._reading, []
-        stop_reading(streams)
+        try:
+            stop_queries(self._queries.values())
+        finally:
+            stop_reading(streams)
 
     def _vanish(self, held: Sequence[Held], now: int) -> None:
         """Release an ephemeral pipeline's streams, and remove its row and checkpoints unless the row was lost."""
@@ -327,3 +330,15 @@ class Pipeline:
         finally:
             if self._owned:
                 self.store.close()
+
+
+def stop_queries(queries: Iterable[StreamingQuery]) -> None:
+    """Stop all of these queries, also after one that can't be stopped. Raises the first error."""
+    failed: Exception | None = None
+    for query in queries:
+        try:
+            query.stop()
+        except Exception as exc:
+            failed = failed or exc
+    if failed is not None:
+        raise failed

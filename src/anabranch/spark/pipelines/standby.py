@@ -37,7 +37,7 @@ from anabranch.spark.pipelines.plan import Step, plan, query_words
 from anabranch.spark.pipelines.prepare import PreparedQuery, prepare_standby
 from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow
 from anabranch.spark.pipelines.run import DEPLOYED
-from anabranch.spark.pipelines.running import Pipeline
+from anabranch.spark.pipelines.running import Pipeline, stop_queries
 from anabranch.spark.pipelines.standby_lag import StandbyLag
 from anabranch.spark.pipelines.start import start
 from anabranch.spark.source import standby_mark
@@ -242,8 +242,7 @@ class Standby:
     def stop(self) -> None:
         """Stop following, and remove the checkpoints unless the pipeline's row may name them."""
         self._role.become("ended")
-        for query in self._queries.values():
-            query.stop()
+        stop_queries(self._queries.values())
         for output in self._outputs.values():
             output_checkpoint(self._store, output.checkpoint).drop()
 

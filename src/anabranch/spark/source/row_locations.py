@@ -65,7 +65,8 @@ def _named(path: str, names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
     whole = path.partition("://")[2] or path
-    return next(name for name in names if unquote(name).endswith(whole))
+    # The shortest: the names of files in other folders may end with the whole path too, as /backup/data/a does with /data/a.
+    return min((name for name in names if unquote(name).endswith(whole)), key=len)
 
 
 def by_comparison(files: Sequence[Placed]) -> RowPlaces:

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 import pyarrow as pa
 
+from anabranch.core.python_rows import refuse_loss
 from anabranch.errors import FunctionFailed, InvalidArgument
+from anabranch.model.times import TimeRules
 from anabranch.runtime.tasks import ThreadTasks
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ __all__ = [
 PYTHON: Final = "python"
 RESOURCES: Final = "resources"
 _BATCH: Final = "streaming.sql.batchId"
+_RULES: Final = TimeRules("UTC")  # as Arrow takes times without a zone
 _current: list[Path] = []  # the unpacked code whose modules are those of `sys.modules`, if any
 _modules: dict[Path, dict[str, ModuleType]] = {}  # of other code, of which a worker may serve several
 
@@ -79,8 +82,8 @@ def pandas_call(target: FunctionTarget) -> Callable[..., pd.Series[Any]]:
 
     def call(*columns: pd.Series) -> pd.Series:  # Spark reads these hints
         found = target.call(*columns)
-        series = found if isinstance(found, pd.Series) else pd.Series(_plain(found))
-        _check_rows(target.name, len(series), len(columns[0]))
+        series = _series(found)
+        _check_rows(target.name, series, len(columns[0]))
         return series
 
     return call
@@ -91,7 +94,7 @@ def arrow_call(target: FunctionTarget, result: pa.DataType) -> Callable[..., pa.
 
     def call(*columns: pa.Array) -> pa.Array:
         found = target.call(*columns)
-        _check_rows(target.name, len(found), len(columns[0]))
+        _check_rows(target.name, found, len(columns[0]))
         return _of_type(target.name, found, result)
 
     return call
@@ -183,7 +186,7 @@ def _switch(root: list[Path]) -> None:
     """Have the modules of this code importable, instead of those of the code that was called last."""
     for old in _current:
         sys.path.remove(str(old / PYTHON))
-        inside = [name for name, module in sys.modules.items() if _is_in(module, old)]
+        inside = [name for name, module in [*sys.modules.items()] if _is_in(module, old)]
         _modules[old] = {name: sys.modules.pop(name) for name in inside}
     _current[:] = root
     for new in root:
@@ -209,13 +212,25 @@ def _imported(target: FunctionTarget) -> Callable[..., Any]:
     return made
 
 
-def _plain(found: Any) -> Any:
-    return found.to_pandas() if isinstance(found, pa.Array | pa.ChunkedArray) else found
+def _series(found: Any) -> pd.Series[Any]:
+    """The values as a Series. pandas would turn integers beside nulls into floats, which rounds large ones."""
+    if isinstance(found, pd.Series):
+        return found
+    if isinstance(found, pa.Array | pa.ChunkedArray):
+        return pd.Series(found.to_pandas(integer_object_nulls=True))
+    series = pd.Series(found)
+    if series.dtype.kind == "f" and isinstance(found, list | tuple) and any(isinstance(each, int) for each in found):
+        return pd.Series(found, dtype=object)
+    return series
 
 
-def _check_rows(name: str, found: int, wanted: int) -> None:
-    if found != wanted:
-        raise FunctionFailed(name, f"it returned {found:,} values for {wanted:,} rows")
+def _check_rows(name: str, found: Any, wanted: int) -> None:
+    try:
+        count = len(found)
+    except TypeError:
+        raise FunctionFailed(name, f"expected a value for each row, it returned {type(found).__name__}") from None
+    if count != wanted:
+        raise FunctionFailed(name, f"it returned {count:,} values for {wanted:,} rows")
 
 
 def _of_type(name: str, found: Any, kind: pa.DataType) -> pa.Array:
@@ -223,7 +238,7 @@ def _of_type(name: str, found: Any, kind: pa.DataType) -> pa.Array:
         array = found if isinstance(found, pa.Array | pa.ChunkedArray) else pa.array(found)
         array = array.cast(kind)
         return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    except (pa.ArrowException, TypeError, ValueError) as exc:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
         raise FunctionFailed(name, f"its result does not become of the type {kind}: {exc}") from exc
 
 
@@ -237,13 +252,16 @@ def _rows(name: str, found: Any, schema: pa.Schema) -> pa.Table:
             return pa.Table.from_pandas(found, schema, preserve_index=False)
         if isinstance(found, pa.Table):
             return found.select(schema.names).cast(schema)
-        return pa.Table.from_pylist(_mappings(found), schema)
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as exc:
+        return pa.Table.from_pylist(_mappings(found, schema), schema)
+    except (pa.ArrowException, KeyError, OverflowError, TypeError, ValueError) as exc:
         raise FunctionFailed(name, f"its rows do not fit the columns {', '.join(schema.names)}: {exc}") from exc
 
 
-def _mappings(found: Iterable[Any]) -> list[Mapping[str, Any]]:
+def _mappings(found: Iterable[Any], schema: pa.Schema) -> list[Mapping[str, Any]]:
     rows = list(found)
-    if bad := next((row for row in rows if not isinstance(row, Mapping)), None):
-        raise TypeError(f"expected mappings, got {type(bad).__name__}")
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise TypeError(f"expected mappings, got {type(row).__name__}")
+        for field in schema:
+            refuse_loss(row.get(field.name), field.type, _RULES)
     return rows
