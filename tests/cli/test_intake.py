@@ -21,6 +21,7 @@ from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import NotATime, TimeReading
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.schema import StreamSchema
+from anabranch.model.times import TimeRules
 
 SCHEMA = StreamSchema.typed(
     pa.schema(
@@ -217,6 +218,13 @@ def test_times_of_every_form_are_understood(times: list[datetime | None], form: 
     texts = pa.chunked_array([pa.array([None if time is None else text(time) for time in times], pa.string())])
     read = TimeReading(unit=TimeUnit.us).column(texts, TIME_TYPE).to_pylist()
     assert read == [None if time is None else time.replace(tzinfo=UTC) for time in times]
+
+
+def test_a_number_is_cut_to_the_time_before_it() -> None:
+    reading = TimeReading(unit=TimeUnit.ns, rules=TimeRules(truncate=True))
+    assert [reading.micros(each) for each in (-1_001, -1_000, -1, 0, 999, 1_000)] == [-2, -1, -1, 0, 0, 1]
+    column = reading.column(pa.chunked_array([[-1, None]]), TIME_TYPE)
+    assert column.cast(pa.int64()).to_pylist() == [-1, None]
 
 
 def test_what_is_no_time_is_named() -> None:

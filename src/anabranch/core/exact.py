@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch import limits
-from anabranch.core.type_widening import wider
+from anabranch.core.type_widening import cut_times, wider
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import plain_type
 from anabranch.model.times import DEFAULT_RULES, UNITS_NS, TimeRules, check_unit, is_plausible, precision_error
@@ -25,7 +25,6 @@ EXACT_INTEGERS: Final = {
     64: 1 << 53,
 }  # by float width in bits: all integers up to this are exact
 _PLAUSIBLE_US: Final = (limits.TIME_PLAUSIBLE_MIN_US, limits.TIME_PLAUSIBLE_MAX_US)
-_NS_PER: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 def cast(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules = DEFAULT_RULES) -> pa.ChunkedArray:
@@ -90,14 +89,12 @@ def changed_number(text: str, value: float) -> bool:
 
 
 def _timestamps(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules) -> pa.ChunkedArray:
-    found = column
-    if column.type.unit != kind.unit:
-        finer = pa.timestamp(kind.unit, column.type.tz)
-        if _NS_PER[column.type.unit] < _NS_PER[kind.unit] and not rules.truncate:
-            _refuse_finer(column, kind)
-            found = column.cast(finer)
-        else:
-            found = column.cast(finer, safe=not rules.truncate)
+    if not rules.truncate and UNITS_NS[column.type.unit] < UNITS_NS[kind.unit]:
+        _refuse_finer(column, kind)
+    try:
+        found = cut_times(column, kind.unit).cast(pa.timestamp(kind.unit, column.type.tz))
+    except pa.ArrowInvalid as exc:
+        raise InvalidArgument(f"a time is out of the range of {kind}: {exc}") from exc
     if found.type.tz is None and kind.tz is not None and found.null_count < len(found):
         try:
             found = pc.assume_timezone(found, rules.zone_for_naive())
@@ -107,9 +104,7 @@ def _timestamps(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules) ->
 
 
 def _refuse_finer(column: pa.ChunkedArray, kind: pa.DataType) -> None:
-    ratio = _NS_PER[kind.unit] // _NS_PER[column.type.unit]
-    counts = column.cast(pa.int64())
-    fine = pc.not_equal(pc.subtract(counts, pc.multiply(pc.divide(counts, ratio), ratio)), 0)
+    fine = pc.not_equal(cut_times(column, kind.unit).cast(column.type), column)
     if (row := pc.index(fine, True).as_py()) >= 0:
         raise precision_error(pc.cast(column.slice(row, 1), pa.string())[0].as_py())
 

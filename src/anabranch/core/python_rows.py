@@ -18,7 +18,7 @@ from anabranch.core.checks import refuse_violations, violations
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.columns import RESERVED, index_levels
 from anabranch.model.schema import StreamSchema
-from anabranch.model.times import DEFAULT_RULES, TimeRules, has_nanoseconds, precision_error, to_micros
+from anabranch.model.times import DEFAULT_RULES, TimeRules, has_nanoseconds, is_nat, precision_error, to_micros
 
 _REFUSALS: Final = (
     pa.ArrowInvalid,
@@ -115,8 +115,8 @@ class RowChecker:
         return own
 
     def _ask_arrow(self, name: str, value: Any) -> Any:
-        """The value without memoryviews. Raises SchemaMismatch if the column doesn't take it."""
-        value = _without_views(value)
+        """The value as Arrow takes it. Raises SchemaMismatch if the column doesn't take it."""
+        value = _for_arrow(value)
         try:
             refuse_loss(value, self._types[name], self._rules)
             pa.array([value], self._types[name])
@@ -219,10 +219,14 @@ def to_table(data: Any) -> pa.Table:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data).read_all()
-    if hasattr(data, "__arrow_c_array__"):
-        return pa.Table.from_batches([pa.record_batch(data)])
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data).read_all()
+        if hasattr(data, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(data)])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as exc:
+        # Of a single column, for example, or of a DataFrame whose column holds numbers and text.
+        raise InvalidArgument(f"this {type(data).__name__} is not a batch of columns: {exc}") from exc
     raise InvalidArgument(
         f"expected a batch with __arrow_c_stream__ (Arrow, pandas, polars …), got {type(data).__name__}"
     )
@@ -254,16 +258,19 @@ def _settled(value: Any, kind: pa.DataType, rules: TimeRules) -> Any:
     return value
 
 
-def _without_views(value: Any) -> Any:
-    """The value with a copy of the bytes of each memoryview in it; see `binary_column`."""
+def _for_arrow(value: Any) -> Any:
+    """The value with a copy of the bytes of each memoryview in it (see `binary_column`), and null for each NaT of pandas,
+    of which Arrow makes a date or an error."""
     if isinstance(value, memoryview):
         return bytes(value)
     if isinstance(value, dict):
-        return {_without_views(name): _without_views(each) for name, each in value.items()}
+        return {_for_arrow(name): _for_arrow(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_without_views(each) for each in value]
+        return [_for_arrow(each) for each in value]
     if isinstance(value, tuple):  # as an entry of a map has to stay one
-        return tuple(map(_without_views, value))
+        return tuple(map(_for_arrow, value))
+    if is_nat(value):
+        return None
     return value
 
 

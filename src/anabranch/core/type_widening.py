@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.errors import SchemaMismatch
+from anabranch.model.times import UNITS_NS
 
 _SIGNED: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _UNSIGNED: Final = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
@@ -75,12 +77,24 @@ def as_type(column: pa.Array, field: pa.Field) -> pa.Array:
         return pa.nulls(len(column), field.type)
     # Times of attached files may be finer than the stored type: attaching either refused times that would lose digits,
     # or was set to truncate them.
-    finer = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type)
+    times = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type)
     try:
-        return column.cast(field.type, safe=not finer)
+        return (cut_times(column, field.type.unit) if times else column).cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise SchemaMismatch(
             f"column '{field.name}' holds {column.type} that does not fit {field.type}: it was widened since this was opened, so "
             "open it again",
             column=field.name,
         ) from exc
+
+
+def cut_times(times: pa.Array | pa.ChunkedArray, unit: str) -> pa.Array | pa.ChunkedArray:
+    """Times with their digits beyond `unit` cut off; those of a coarser unit as they are. Before 1970 too this is the
+    time before, as for texts and datetimes; Arrow's cast gives the time after."""
+    ratio = UNITS_NS[unit] // UNITS_NS[times.type.unit]
+    if ratio <= 1:
+        return times
+    counts = times.cast(pa.int64())
+    quotients = pc.divide(counts, ratio)
+    cut = pc.less(counts, pc.multiply(quotients, ratio))
+    return pc.subtract(quotients, cut.cast(pa.int64())).cast(pa.timestamp(unit, times.type.tz))

@@ -128,8 +128,8 @@ class WatermarkStatus:
 
 
 def note(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
-    """A writer notes a time. All events that it wrote before are before `tail`. Raises InvalidArgument for a time that
-    goes back."""
+    """A writer notes a time. All events that it wrote before are before `tail`. Raises InvalidArgument for a time
+    before its last one, unless it was idle since: then it may begin anywhere, like a new writer."""
     last = state.writers.get(writer)
     if last is not None and time_us < last.time_us:
         noted, asked = to_datetime(last.time_us).isoformat(), to_datetime(time_us).isoformat()

@@ -106,7 +106,7 @@ def to_micros(value: datetime | int | str, rules: TimeRules = DEFAULT_RULES) -> 
             ) from exc
         if not rules.truncate and (finer := _NANOSECOND_DIGITS.search(text)) is not None and finer[1].strip("0"):
             raise precision_error(text)
-    if not isinstance(value, datetime):
+    if not isinstance(value, datetime) or is_nat(value):
         raise InvalidArgument(f"expected a datetime, ISO 8601 text or µs since 1970; got {type(value).__name__}")
     if not rules.truncate and has_nanoseconds(value):
         raise precision_error(value)
@@ -142,6 +142,11 @@ def format_time(value: int, unit: str) -> str:
 def has_nanoseconds(value: datetime) -> bool:
     """True for a pandas timestamp with digits beyond µs."""
     return value.__class__ is not datetime and getattr(value, "nanosecond", None) not in (None, 0)
+
+
+def is_nat(value: object) -> bool:
+    """True for pandas' NaT, which calls itself a datetime."""
+    return isinstance(value, datetime) and value != value
 
 
 def precision_error(value: object) -> InvalidArgument:

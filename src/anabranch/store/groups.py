@@ -207,15 +207,15 @@ class Groups(Displayed):
             raise InvalidArgument(
                 f"expected refresh_s of at least {limits.READER_REFRESH_US_MIN / 1e6} s, got {refresh_s}"
             )
-        if checkpoint_s is not None and checkpoint_s <= 0:
-            raise InvalidArgument(f"expected checkpoint_s above 0, got {checkpoint_s}")
+        checkpoint_us = round((checkpoint_s or 0) * 1e6)
+        if checkpoint_s is not None and checkpoint_us <= 0:
+            raise InvalidArgument(f"expected checkpoint_s above 0, and at least 1 µs, got {checkpoint_s}")
 
         def make() -> GroupState:
             views = [self._streams.view(each) for each in ids]
             starts = offsets_at(self._parts.logs, views, start, by=by)
             ends = ends_at(self._parts.logs, views, end, by=by)
             names = {view.info.id: str(view.info.name) for view in views}
-            checkpoint_us = round((checkpoint_s or 0) * 1e6)
             return GroupState(
                 ids,
                 starts,

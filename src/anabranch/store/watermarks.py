@@ -56,9 +56,9 @@ class StoreWatermarks(Displayed):
             found = self._marks(ident)
             return (limits.TIME_IDLE_US if found is None else found.idle_us()) / 1e6
         check_seconds("idle_s", idle_s)
-        if not idle_s > 0:
-            raise InvalidArgument(f"expected idle_s above 0, got {idle_s}")
-        self._begun(ident).set_idle(round(idle_s * 1e6))
+        if (idle_us := round(idle_s * 1e6)) <= 0:
+            raise InvalidArgument(f"expected idle_s above 0, and at least 1 µs, got {idle_s}")
+        self._begun(ident).set_idle(idle_us)
         return idle_s
 
     def status(self, stream: str | StreamName) -> WatermarkStatus:

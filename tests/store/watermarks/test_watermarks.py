@@ -130,8 +130,9 @@ def test_the_idle_time_is_set_per_stream(anywhere: Store) -> None:
         assert bool(anywhere.watermarks.status(name).idle) == (name == "s/a")
         other.note_time(20)
     assert [time_of(anywhere, name) for name in ("s/a", "s/b")] == [20, 10]
-    with pytest.raises(InvalidArgument, match="expected idle_s above 0"):
-        anywhere.watermarks.idle("s/a", 0)
+    for too_short in (0, -1, 1e-7):
+        with pytest.raises(InvalidArgument, match="expected idle_s above 0"):
+            anywhere.watermarks.idle("s/a", too_short)
     with pytest.raises(StreamNotFound):
         anywhere.watermarks.idle("s/nowhere")
 

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from anabranch.core import exact
 from anabranch.core.python_rows import RowChecker, rows_to_batch, to_stored_table
+from anabranch.core.type_widening import as_type
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.amounts import to_duration, to_size
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.schema import StreamSchema
-from anabranch.model.times import TimeRules
+from anabranch.model.times import TimeRules, to_micros
 
 BERLIN = TimeRules("Europe/Berlin")
 
@@ -108,6 +109,31 @@ def test_texts_of_integers_are_exact_as_doubles_or_refused(numbers: list[int]) -
 def test_digits_beyond_microseconds_are_cut_off_where_that_is_asked_for() -> None:
     found = cast([1_234_567], pa.timestamp("ns", "UTC"), TIME_TYPE, TimeRules("UTC", truncate=True))
     assert found == [datetime(1970, 1, 1, 0, 0, 0, 1_234, UTC)]
+
+
+@pytest.mark.parametrize("nanos", [-1, -999, -1_000, -1_001, 0, 1, 999, 1_000])
+def test_a_time_is_cut_the_same_in_batches_rows_texts_and_files(nanos: int) -> None:
+    rules, micros = TimeRules("UTC", truncate=True), nanos // 1_000
+    cut = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)]
+    column = pa.array([nanos], pa.timestamp("ns", "UTC"))
+    assert cast([nanos], column.type, TIME_TYPE, rules) == cut
+    assert as_type(column, pa.field("at", TIME_TYPE)).to_pylist() == cut
+    assert to_micros(pd.Timestamp(nanos, unit="ns", tz="UTC"), rules) == micros
+    assert to_micros(str(pd.Timestamp(nanos, unit="ns", tz="UTC")), rules) == micros
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_a_time_that_the_column_can_not_hold_is_refused(truncate: bool) -> None:
+    with pytest.raises(InvalidArgument, match="out of the range"):
+        cast([10**15], pa.timestamp("s", "UTC"), TIME_TYPE, TimeRules("UTC", truncate=truncate))
+    with pytest.raises(SchemaMismatch):
+        as_type(pa.array([10**15], pa.timestamp("s", "UTC")), pa.field("at", TIME_TYPE))
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_nat_is_no_time(truncate: bool) -> None:
+    with pytest.raises(InvalidArgument, match="got NaT"):
+        to_micros(pd.NaT, TimeRules("UTC", truncate=truncate))
 
 
 def test_a_batch_without_a_zone_is_of_the_zone_that_was_set() -> None:

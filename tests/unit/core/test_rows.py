@@ -131,6 +131,14 @@ def test_values_of_other_libraries_are_left_to_arrow() -> None:
         checker.checked({"n": np.int64(1 << 40)})
 
 
+@pytest.mark.parametrize("column", ["at", "day", "text"])
+def test_nat_is_null_as_in_a_batch(column: str) -> None:
+    row = RowChecker(WIDE).checked({column: pd.NaT})
+    assert rows_to_batch([row], WIDE).column(column).to_pylist() == [None]
+    nested = RowChecker(StreamSchema.typed(pa.schema([("times", pa.list_(TIME_TYPE))])))
+    assert nested.checked({"times": [pd.NaT]}) == {"times": [None]}
+
+
 def test_no_memoryview_of_a_caller_is_kept() -> None:
     data = bytearray(b"view")
     with memoryview(data) as view:
@@ -269,6 +277,14 @@ def test_a_column_that_stands_twice_is_refused() -> None:
 @pytest.mark.parametrize("data", [b"bytes", "text", 5, None, [{"device": "a"}], {"device": ["a"]}])
 def test_what_is_no_batch_is_refused(data: Any) -> None:
     with pytest.raises(InvalidArgument, match="__arrow_c_stream__"):
+        to_stored_table(data, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "data", [pa.chunked_array([[1]]), pa.array([1]), pd.DataFrame({"n": [1, "x"]})], ids=["chunks", "array", "mixed"]
+)
+def test_what_arrow_can_not_read_as_columns_is_refused(data: Any) -> None:
+    with pytest.raises(InvalidArgument, match="is not a batch of columns"):
         to_stored_table(data, SCHEMA)
 
 

@@ -29,6 +29,15 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize("taker", sorted(TAKERS.keys() - {"note_time_s of a writer"}))
+def test_what_is_0_in_microseconds_is_not_above_0(taker: str) -> None:
+    with ab.connect("memory://") as store:
+        store.scopes.create("s")
+        store.streams.create("s/a", schema=pa.schema([("n", pa.int64())]))
+        with pytest.raises(InvalidArgument):
+            TAKERS[taker](store, 1e-7)
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("taker", TAKERS)
 def test_what_is_no_duration_is_an_invalid_argument(taker: str, wrong: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ class TimeReading:
             raise InvalidArgument(f"{value} is not a time") from exc
         if self.unit is None and (number != number.to_integral_value() or not self._is_sure(int(number))):
             raise InvalidArgument(implausible_time_message(value))
-        micros = int(nanos // 1_000)
+        micros = math.floor(nanos) // 1_000  # a Decimal's own // rounds up before 1970
         if nanos != micros * 1_000 and not self.rules.truncate:
             raise InvalidArgument(f"{value} has digits beyond µs, which would be lost; --truncate-times cuts them off")
         return Micros(_bounded(micros))

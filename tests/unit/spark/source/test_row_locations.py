@@ -22,7 +22,10 @@ class _File:
     [
         (("/data/a.parquet", "/backup/data/a.parquet"), ("file:///data/a.parquet", "file:///backup/data/a.parquet")),
         (("s3://b/a.parquet", "s3://web-b/a.parquet"), ("s3a://b/a.parquet", "s3a://web-b/a.parquet")),
-        (("/my data/a.parquet", "/x/my data/a.parquet"), ("file:///my%20data/a.parquet", "file:///x/my%20data/a.parquet")),
+        (
+            ("/my data/a.parquet", "/x/my data/a.parquet"),
+            ("file:///my%20data/a.parquet", "file:///x/my%20data/a.parquet"),
+        ),
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
