@@ -59,7 +59,7 @@ class ObjectStoreAddress:
 def is_remote(text: str) -> bool:
     """True if the text is the URL of an object store."""
     scheme, colon, _ = text.partition("://")
-    return bool(colon) and scheme in _KINDS
+    return bool(colon) and scheme.lower() in _KINDS
 
 
 def parse(text: str) -> ObjectStoreAddress:
@@ -75,6 +75,8 @@ def parse(text: str) -> ObjectStoreAddress:
         raise InvalidArgument(
             f"the {parts.scheme}:// URL holds a user or password; credentials come from the environment"
         )
+    if "#" in text:  # the parser would drop what follows
+        raise InvalidArgument(f"the {parts.scheme}:// URL has a '#', which no bucket, prefix or option here may hold")
     if not bucket:
         raise InvalidArgument(f"'{parts.scheme}://' needs a bucket: {parts.scheme}://bucket/prefix")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -51,7 +51,10 @@ def parse_schema(text: str) -> pa.Schema:
 
 def parse_type(text: str) -> pa.DataType:
     """Parses the type of one column, as in `parse_schema`. Raises InvalidArgument."""
-    return pa.schema(_SchemaParser(f"type:{text}").whole()).field(0).type
+    columns = _SchemaParser(f"type:{text}").whole()
+    if len(columns) > 1:
+        raise InvalidArgument(f"expected one type, got several in '{text:.500}'")
+    return columns[0].type
 
 
 class _SchemaParser:

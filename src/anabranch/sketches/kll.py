@@ -40,13 +40,16 @@ def build(values: Iterable[object], item: ItemType, k: int = K) -> bytes:
     """A sketch of numbers; None and NaN are left out. `k` from 8 to 65,535. Raises InvalidArgument."""
     sketch = _CLASSES[item](whole("k", k, 8, 65_535))
     kept = list(present(values))
-    if kept and (not isinstance(kept[0], int if item == "bigint" else int | float) or isinstance(kept[0], bool)):
-        raise InvalidArgument(
-            f"a KLL sketch ({item}) takes numbers of that type, not {type(kept[0]).__name__}; cast the values"
-        )
+    # numpy would parse texts and cut off fractions.
+    for kind in dict.fromkeys(map(type, kept)):
+        if not issubclass(kind, int if item == "bigint" else (int, float)) or kind is bool:
+            raise InvalidArgument(
+                f"a KLL sketch ({item}) takes numbers of that type, not {kind.__name__}; cast the values"
+            )
     try:
-        numbers = np.array(kept, _ITEMS[item])
-    except (OverflowError, TypeError, ValueError) as exc:
+        with np.errstate(over="raise"):
+            numbers = np.array(kept, _ITEMS[item])
+    except (FloatingPointError, OverflowError) as exc:
         raise InvalidArgument(f"a KLL sketch ({item}) takes numbers of that type only: {exc}") from exc
     if item == "bigint":
         for number in numbers.tolist():

@@ -54,6 +54,23 @@ def test_small_sketches_are_exact() -> None:
     assert kll.count(kll.union([], "float"), "float") == 0
 
 
+@pytest.mark.parametrize(
+    ("values", "item"),
+    [
+        ([1, 2.9], "bigint"),
+        ([1, "2"], "bigint"),
+        ([1, True], "bigint"),
+        ([1 << 63], "bigint"),
+        ([1.0, "2"], "double"),
+        ([1.0, 1e300], "float"),
+        ([1 << 2_000], "double"),
+    ],
+)
+def test_a_value_that_the_type_would_change_is_refused(values: list[object], item: kll.ItemType) -> None:
+    with pytest.raises(InvalidArgument, match=r"KLL sketch \(.*takes numbers of that type"):
+        kll.build(values, item)
+
+
 def test_every_size_is_read_back() -> None:
     for item in ITEMS:
         for k in (8, 200):
