@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from contextlib import suppress
+from typing import Any, Final, Literal, Protocol
 
 from anabranch.catalog.queries import load
 from anabranch.core.display import Displayed
@@ -47,8 +48,8 @@ class SqlPositions(Displayed):
 
     A position is stored by compare-and-set against the one that was loaded. So if another reader has taken over, the
     transaction fails, even where neither reader has noticed it in the group. `connection` is a PEP 249 connection
-    (sqlite3, psycopg …), used by the thread that reads. Creating this object creates the table and commits. After a
-    rollback, open the reader again.
+    (sqlite3, psycopg …), used by the thread that reads. Creating this object commits, and creates the table if it is
+    missing. After a rollback, open the reader again.
     """
 
     def __init__(self, connection: SqlConnection, *, placeholder: str | None = None) -> None:
@@ -57,10 +58,7 @@ class SqlPositions(Displayed):
         self._placeholder = placeholder or _detect_placeholder(connection)
         self._loaded: dict[tuple[str, StreamSegment], int | None] = {}
         self._stored: dict[tuple[str, str], dict[StreamSegment, int]] = {}  # what each reader stored last
-        self._execute("create")
-        commit = getattr(connection, "commit", None)
-        if commit is not None:
-            commit()
+        self._create_table()
 
     def load(self, group: str, segment: StreamSegment) -> int | None:
         """The offset stored for a segment, or None."""
@@ -90,6 +88,31 @@ class SqlPositions(Displayed):
             self._loaded[reader.group, segment] = stored[segment] = offset
         if stored:
             self._stored[reader.group, reader.name] = stored
+
+    def _create_table(self) -> None:
+        self._end("commit")  # so that undoing a failed creation undoes nothing else
+        try:
+            self._execute("create")
+        except Exception:
+            # Another process created it at the same moment, or this role may use the table but not create one.
+            if not self._has_table():
+                raise
+        self._end("commit")
+
+    def _has_table(self) -> bool:
+        with suppress(Exception):  # some databases roll back by themselves
+            self._end("rollback")
+        try:
+            self._execute("load", "", "").fetchone()
+        except Exception:
+            return False
+        return True
+
+    def _end(self, how: Literal["commit", "rollback"]) -> None:
+        """End the transaction, where the connection has them."""
+        end = getattr(self._connection, how, None)
+        if end is not None:
+            end()
 
     def _check_stored(self, reader: _PositionedReader, position: Mapping[StreamSegment, int]) -> None:
         """Detect that a rollback undid the last stored position. Continuing after it would commit output without its

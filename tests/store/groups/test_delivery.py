@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pyarrow as pa
@@ -23,6 +25,8 @@ from anabranch.errors import (
     StoreBusy,
     StreamNotFound,
 )
+from anabranch.model.ids import SegmentId, StreamId
+from anabranch.model.position import StreamSegment
 from anabranch.store import Store
 from tests.postgres_server import shared_url
 from tests.store.groups.kit import KEYS, complete, started, take, write
@@ -369,3 +373,46 @@ def test_a_rolled_back_position_does_not_count_as_stored(store: Store, database:
                 reader.commit()
     rows = database.execute("select body from output order by number").fetchall()
     assert complete([row[0] for row in rows], 6)
+
+
+@pytest.fixture
+def own_schema() -> Iterator[str]:
+    """The address of an empty PostgreSQL schema."""
+    name = f"positions_{os.getpid()}_{uuid4().hex[:8]}"
+    with psycopg.connect(shared_url(), autocommit=True) as database:
+        database.execute(f"create schema {name}".encode())
+        yield psycopg.conninfo.make_conninfo(shared_url(), options=f"-csearch_path={name}")
+        database.execute(f"drop schema {name} cascade".encode())
+
+
+def test_the_first_processes_may_create_the_table_of_positions_together(own_schema: str) -> None:
+    together = threading.Barrier(4)
+
+    def create() -> None:
+        with psycopg.connect(own_schema) as database:
+            together.wait(60)
+            assert ab.SqlPositions(database).load("s/g", StreamSegment(StreamId(1), SegmentId(0, 0))) is None
+
+    until_ended(*[started(create) for _ in range(4)])
+
+
+def test_a_role_that_may_not_create_tables_uses_the_table_of_positions(own_schema: str) -> None:
+    role = f"positions_{uuid4().hex[:8]}"
+    with psycopg.connect(own_schema) as database:
+        schema = database.execute("select current_schema()").fetchone()
+        assert schema is not None
+        for statement in (f"create role {role}", f"grant usage on schema {schema[0]} to {role}"):
+            database.execute(statement.encode())
+        database.commit()
+        database.execute(f"set role {role}".encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            ab.SqlPositions(database)
+        database.rollback()
+        database.execute("reset role")
+        ab.SqlPositions(database)
+        database.execute(f"grant select, insert, update on anabranch_positions to {role}".encode())
+        database.execute(f"set role {role}".encode())
+        assert ab.SqlPositions(database).load("s/g", StreamSegment(StreamId(1), SegmentId(0, 0))) is None
+        database.execute("reset role")
+        database.execute(f"drop owned by {role}".encode())
+        database.execute(f"drop role {role}".encode())

@@ -132,8 +132,9 @@ def test_a_time_that_the_column_can_not_hold_is_refused(truncate: bool) -> None:
 
 @pytest.mark.parametrize("truncate", [False, True])
 def test_nat_is_no_time(truncate: bool) -> None:
+    missing: Any = pd.NaT
     with pytest.raises(InvalidArgument, match="got NaT"):
-        to_micros(pd.NaT, TimeRules("UTC", truncate=truncate))
+        to_micros(missing, TimeRules("UTC", truncate=truncate))
 
 
 def test_a_batch_without_a_zone_is_of_the_zone_that_was_set() -> None:
