@@ -49,7 +49,7 @@ TRIGGER_US = 1_000_000
 
 
 class DeployedQueries(Displayed):
-    """DeployedQueries that hosts (`anabranch queries serve`) run. A deployed query is SQL as for a pipeline
+    """The queries of a store that hosts (`anabranch queries serve`) run. A deployed query is SQL as for a pipeline
     (`anabranch.spark.pipelines.run`), kept in versions. Each method is one transaction; hosts act on it within a second.
     """
 
@@ -107,8 +107,8 @@ class DeployedQueries(Displayed):
         (`anabranch.deployments.signatures`) it has to be there, and by one of these.
 
         The statements are parsed by the host: a query that is not valid ends in the state `failed`. Raises InvalidSql for
-        parameters that are not those of `text`; InvalidArgument, TooLarge; PermissionDenied without a signature that is needed; Conflict while a query of this name
-        is being deleted.
+        parameters that are not those of `text`; InvalidArgument, TooLarge; PermissionDenied without a signature that is
+        needed; Conflict while a query of this name is being deleted.
         """
         check_query_name(name)
         check_statements(text, f"the text of query '{name}'")

@@ -30,7 +30,7 @@ class ExtentWindows(Iterable[list[LogExtents]]):
         self._stream = stream
         self._isolation = isolation
         self._log = LogId(0)  # the logs up to here are done
-        self._position = 0  # where to continue in the next log
+        self._partial = (LogId(0), 0)  # a log whose extents before this offset are done
 
     def __iter__(self) -> Iterator[list[LogExtents]]:
         log_ids = None if self._stream is None else self._logs_of_stream(self._stream)
@@ -49,7 +49,7 @@ class ExtentWindows(Iterable[list[LogExtents]]):
                         if self._isolation.is_fatal(exc):
                             raise
                         failures.append((state.stream, exc))
-                        self._log, self._position = state.id, 0
+                        self._log = state.id
                         continue
                     if found is not None:
                         window.append(found)
@@ -72,7 +72,8 @@ class ExtentWindows(Iterable[list[LogExtents]]):
     def _read_extents(self, snapshot: Reading, state: LogState, budget: int) -> LogExtents | None:
         """Up to `budget` extents of a log; remembers where to continue."""
         first_viewed = min((span.start for _, span in snapshot.spans_of_log(state.id)), default=state.length)
-        position = max(first_viewed, self._position, state.low_water)
+        partial, done = self._partial
+        position = max(first_viewed, state.low_water, done if partial == state.id else 0)
         extents: list[Extent] = []
         base = 0
         while position < state.length and len(extents) < budget:
@@ -85,9 +86,9 @@ class ExtentWindows(Iterable[list[LogExtents]]):
             extents += [replace(extent, data=None) for extent in page]
             position = page[-1].stop
         if position < state.length and len(extents) == budget:
-            self._position = position
+            self._partial = (state.id, position)
         else:
-            self._log, self._position = state.id, 0
+            self._log = state.id
         return _log_extents(snapshot, state, extents, base) if extents else None
 
 

@@ -33,6 +33,7 @@ from anabranch.transfer.archives.format import (
     METADATA,
     Archive,
     ArchivedFile,
+    ArchivedSegment,
     ArchivedStream,
     is_file_name,
     metadata_digest,
@@ -205,11 +206,10 @@ def verify(
         for segment in stream.segments:
             summary: list[DigestedFile] | None = []
             for file in segment.files:
-                document = (
-                    () if file.name in wrong else tuple(_file_flaws(blobs, found, stream, file, content, summary))
-                )
-                yield from document
-                if document or file.name in wrong:
+                part = part_of(stream, segment, file)
+                flawed = () if file.name in wrong else tuple(_file_flaws(blobs, found, part, file, content, summary))
+                yield from flawed
+                if flawed or file.name in wrong:
                     summary = None
                 done += file.size
                 progress("verifying", done, found.archive.size)
@@ -230,7 +230,7 @@ def _is_digest(part: SegmentPart, blocks: list[bytes]) -> bool:
 def _file_flaws(
     blobs: Blobs,
     found: FoundArchive,
-    stream: ArchivedStream,
+    part: DataFilePart,
     file: ArchivedFile,
     content: bool,
     all_summed: list[DigestedFile] | None,
@@ -238,7 +238,7 @@ def _file_flaws(
     try:
         data = read_file(blobs, found.place, file)
         if content:
-            summary = read_back(file.name, data, part_of(stream, file), file.start, file.stop)
+            summary = read_back(file.name, data, part, file.start, file.stop)
             if all_summed is not None:
                 all_summed.append(summary)
             document = summary.file
@@ -250,7 +250,6 @@ def _file_flaws(
         yield ArchiveFlaw(file.name, f"can't be read ({exc})")
 
 
-def part_of(stream: ArchivedStream, file: ArchivedFile) -> DataFilePart:
-    """What a data file holds according to the metadata."""
-    segment = next(each for each in stream.segments if file in each.files)
+def part_of(stream: ArchivedStream, segment: ArchivedSegment, file: ArchivedFile) -> DataFilePart:
+    """What a data file of a segment holds according to the metadata."""
     return DataFilePart(stream.id, segment.segment.id, stream.schemas[file.schema - 1], file.schema)

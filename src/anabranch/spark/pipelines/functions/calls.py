@@ -78,7 +78,7 @@ def resource(name: str) -> Path:
 
 
 def pandas_call(target: FunctionTarget) -> Callable[..., pd.Series[Any]]:
-    """Over pandas Series, one for each argument; it returns one value for each row."""
+    """The function as Spark calls it with pandas Series, one for each argument. It returns one value for each row."""
 
     def call(*columns: pd.Series) -> pd.Series:  # Spark reads these hints
         found = target.call(*columns)
@@ -90,7 +90,8 @@ def pandas_call(target: FunctionTarget) -> Callable[..., pd.Series[Any]]:
 
 
 def arrow_call(target: FunctionTarget, result: pa.DataType) -> Callable[..., pa.Array]:
-    """Over Arrow arrays, one for each argument; it returns one value for each row, which become of the type."""
+    """The function as Spark calls it with Arrow arrays, one for each argument. It returns one value for each row; they are
+    cast to the type `result`."""
 
     def call(*columns: pa.Array) -> pa.Array:
         found = target.call(*columns)
@@ -101,9 +102,9 @@ def arrow_call(target: FunctionTarget, result: pa.DataType) -> Callable[..., pa.
 
 
 def batch_call(target: FunctionTarget, schema: pa.Schema, given: pa.Schema, *, arrow: bool) -> Callable[..., Any]:
-    """Over the rows of a micro-batch as a whole, with its number; it is not called for one without rows. With `arrow` it
-    gets a table of Arrow, else a DataFrame of pandas. It returns rows: a table or DataFrame with the columns of the schema,
-    or mappings; None stands for none."""
+    """The function as Spark calls it with all rows of a micro-batch, of the columns `given`. It gets them as one Arrow
+    table, or without `arrow` as a pandas DataFrame, and the batch's number; it is not called for a batch without rows. It
+    returns rows: a table or DataFrame with the columns of `schema`, or mappings; None for no rows."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches([each for each in batches if each.num_rows], given)
@@ -239,7 +240,7 @@ def _of_type(name: str, found: Any, kind: pa.DataType) -> pa.Array:
         array = array.cast(kind)
         return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
-        raise FunctionFailed(name, f"its result does not become of the type {kind}: {exc}") from exc
+        raise FunctionFailed(name, f"its result does not fit the type {kind}: {exc}") from exc
 
 
 def _rows(name: str, found: Any, schema: pa.Schema) -> pa.Table:
