@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 
@@ -298,6 +299,32 @@ TIMES = [
         _AT,
         [("1969-12-31 23:59:59.9999", -0.0001), ("2026-01-01 00:00:00.25", 1767225600.25), (None, None)],
     ),
+    *(
+        Case(dialect, sql, columns, rows)
+        for dialect in ("risingwave", "materialize")
+        for sql, columns, rows in (
+            (
+                "EXTRACT(EPOCH FROM a)",
+                _AT,
+                [
+                    ("2026-01-01 00:00:00.25", Decimal("1767225600.25")),
+                    ("1969-12-31 23:59:59.9999", Decimal("-0.0001")),
+                    (None, None),
+                ],
+            ),
+            (
+                "EXTRACT(EPOCH FROM (b - a))",
+                _AB,
+                [("2026-01-01", "2026-03-01 00:00:00.5", Decimal("5097600.5")), ("2026-01-01", None, None)],
+            ),
+            ("EXTRACT(EPOCH FROM a) / 60 = 1.5", _AT, [("1970-01-01 00:01:30", True), ("1970-01-01 00:01:00", False)]),
+            (
+                "CAST(EXTRACT(EPOCH FROM a) AS bigint)",
+                _AT,
+                [("1970-01-01 00:00:01.6", 2), ("1969-12-31 23:59:58.4", -2)],
+            ),
+        )
+    ),
     # Texts.
     *(
         Case(dialect, sql, _AT, _WRITTEN)
@@ -353,6 +380,7 @@ _JSON = [
     ('{"b": 1}', None),
     ("[1]", None),
     ("{a", None),
+    ("{'a': 1}", None),
     ("", None),
     (None, None),
 ]
@@ -382,7 +410,7 @@ JSON_TEXTS = [
         "EXTRACTJSONFIELD(x, '$.a')",
         _X,
         [
-            *(row for row in _JSON if row[1] is not None or row[0] in ('{"b": 1}', "{a", "", None)),
+            *(row for row in _JSON if row[1] is not None or row[0] in ('{"b": 1}', "{a", "{'a': 1}", "", None)),
             ('{"a": null}', "null"),
             ('{"a": {"z": 1, "b": [true, "é" ]}}', '{"z":1,"b":[true,"é"]}'),
             ('{"a": [ ]}', "[]"),
@@ -473,6 +501,9 @@ TEXTS = [
     Case("snowflake", "LTRIM(x, 'ab')", _X, [("abbac", "c"), ("é", "é")]),
 ]
 
+_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+_ESCAPED = "".join(f"\\{sign}" for sign in _PUNCTUATION)
+
 PATTERNS = [
     # `.` leaves out all line breaks of Java, but only \n in RE2 and Joni. `$` is also before a last one in Java and Joni.
     Case(
@@ -530,6 +561,12 @@ PATTERNS = [
         [("abc", True), ("abc\n", False), ("a\nc", False), ("a\rc", True), (None, None)],
     ),
     Case("risingwave", "NOT x ~ '[0-9]+'", _X, [("a1", False), ("é", True), (None, None)]),
+    Case(
+        "flink",
+        "REGEXP(x, '^" + _ESCAPED.replace("'", "''") + "[" + _ESCAPED.replace("'", "''") + r"]{2}\z')",
+        _X,
+        [(_PUNCTUATION + "\\]", True), (_PUNCTUATION + "a]", False)],
+    ),
     Case("flink", "REGEXP(x, 'a|bc')", _X, [("bc", True), ("b", False), ("xa", True), ("A", False)]),
     Case(
         "flink",
@@ -539,7 +576,8 @@ PATTERNS = [
     ),
     Case("flink", "REGEXP_EXTRACT(x, 'a+?b*')", _X, [("caabb", "a"), ("b", None)]),
     Case("flink", "REGEXP_EXTRACT(x, 'a+b*', 0)", _X, [("caabb", "aabb"), ("b", None)]),
-    Case("flink", "REGEXP_EXTRACT(x, '([^/]*?)$', 1)", _X, [("a/b\n", "b"), ("a/b\r\n", "b"), ("a/", "")]),
+    Case("flink", "REGEXP_EXTRACT(x, '/([a-z]*?)$', 1)", _X, [("a/b\n", "b"), ("a/b\r\n", "b"), ("a/", "")]),
+    Case("trino", "regexp_extract(x, '([^/]*?)$', 1)", _X, [("a/b\n", "b"), ("a/b\r\n", "b\r"), ("a/", "")]),
     Case(
         "ksqldb",
         "REGEXP_EXTRACT('(.*) (.*)', x, 2)",
@@ -660,6 +698,7 @@ REFUSED = [
     ("trino", "split_part(x, ',', 0)", "needs a number that is a constant from 1"),
     ("snowflake", "SPLIT_PART(x, ',', -1)", "needs a number that is a constant from 1"),
     ("flink", "SPLIT_INDEX(x, '', 0)", "with an empty separator is not translated"),
+    ("trino", "a.strpos(x, 'b')", "a function behind a dot is not translated"),
     ("trino", "repeat(x, 2)", "the function repeat is not translated"),
     ("trino", "strpos(x, (SELECT 1))", "this argument of STRPOS is not translated"),
     ("flink", "REGEXP(x, y)", "needs a pattern that is a constant text"),
@@ -694,6 +733,12 @@ REFUSED = [
     ("flink", "REGEXP_REPLACE(x, '(a)', '$1')", "write a plain text"),
     ("trino", "regexp_replace(x, 'a$', 'b')", r"write \z"),
     ("flink", "REGEXP_EXTRACT(x, 'a.*$')", r"write \z"),
+    # Java has no $ between a carriage return and a line feed.
+    *(
+        ("flink", f"REGEXP(x, '{pattern}$')", r"write \z")
+        for pattern in (r"a\s", "[^b]", r"[\s]", r"\W", r"[a\r]", "\t-\r")
+    ),
+    *(("ksqldb", f"REGEXP_EXTRACT('({pattern})$', x, 1)", r"write \z") for pattern in (r"a\s", "[^b]", "[\t-a]")),
     ("flink", "REGEXP_EXTRACT(x, '(a)?b', 1)", "group 1 of this pattern can be left out"),
     ("flink", "REGEXP_EXTRACT(x, '(?:(a)|b)c', 1)", "group 1 of this pattern can be left out"),
     ("flink", "REGEXP_EXTRACT(x, 'a', 1)", "the pattern has no group 1"),

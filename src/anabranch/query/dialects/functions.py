@@ -87,6 +87,10 @@ def unsupported(tree: exp.Expr, text: str, dialect: str, *, pipeline: bool) -> t
     for node in tree.walk():
         if (message := _PARTS.get(type(node))) is not None:
             return node, message
+        if isinstance(node, exp.Table | exp.TableFromRows) and not isinstance(node.this, exp.Identifier):
+            return node, "a function as a table is not translated; write the name of a stream"
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+            return node, "a function behind a dot is not translated; write its name alone"
         if pipeline and isinstance(node, exp.Window) and not is_aggregate_over(node, dialect):
             return node, "OVER is not supported in a pipeline; write GROUP BY with a window"
         if pipeline and isinstance(node, exp.AggFunc) and isinstance(node.this, exp.Distinct):

@@ -51,11 +51,12 @@ def _scalar(call: WrittenCall) -> str:
 def _any(call: WrittenCall) -> str:
     """What is at a path, as a text: that of its JSON, also 'null', if it is no text itself."""
     text, path = _value(call)
-    is_null = f"is_variant_null(variant_get(try_parse_json({text}), {path}))"
+    parsed = f"try_parse_json({text})"
     return call.either(
         f"CASE json_type({text}, {path}) WHEN 'VARCHAR' THEN {text} ->> {path} "
         f"ELSE CAST(json_extract({text}, {path}) AS VARCHAR) END",
-        f"CASE WHEN {is_null} THEN 'null' ELSE get_json_object({text}, {path}) END",
+        f"CASE WHEN is_variant_null(variant_get({parsed}, {path})) THEN 'null' "
+        f"WHEN {parsed} IS NOT NULL THEN get_json_object({text}, {path}) END",
     )
 
 

@@ -16,6 +16,10 @@ _REPEATS_MAX: Final = 1_000
 _PUNCTUATION: Final = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _CONTROLS: Final = frozenset("tnrf")
 _BREAKS: Final = r"\n\r\x{85}\x{2028}\x{2029}"
+_JAVA_END: Final = rf"(?:\r\n|[{_BREAKS}])?\z"
+_JONI_END: Final = r"\n?\z"
+_WITH_RETURN: Final = re.compile(r"\[\^|\\[rsDW]|\r|\[(?:[^\]\\]|\\.)*[\0-\r]-")
+"""Parts that can be a carriage return: of classes those that exclude, have spaces, or begin a range below it."""
 _QUANTIFIER: Final = re.compile(r"[*+?]|\{(\d{1,4})(?:(,)(\d{1,4})?)?\}")
 _JAVA: Final = frozenset({"flink", "ksqldb"})
 _UNICODE_CLASSES: Final = frozenset({"trino", "risingwave", "materialize"})
@@ -35,6 +39,8 @@ class Pattern:
     """Whether an empty text is like it."""
     ends: str = ""
     """What stands for `$`: it includes a last line break where the dialect's does."""
+    takes_returns: bool = False
+    """Whether a part of it can be a carriage return. Java's `$` is not between one and a line feed, which RE2 can't tell."""
 
     def written(self, *, group: int | None = None, replaces: bool = False) -> str:
         """The pattern for both targets. Raises NotTranslated if what is asked of it may differ: the text of this group, or
@@ -45,7 +51,7 @@ class Pattern:
             )
         if replaces and self.empty:
             raise NotTranslated("replacing what can be empty is not translated; write + instead of *")
-        if self.ends not in ("", r"\z") and (replaces or group == 0):
+        if self.ends not in ("", r"\z") and (replaces or group == 0 or (self.takes_returns and self.ends != _JONI_END)):
             raise NotTranslated(r"$ is also before a last line break there, and not here; write \z")
         return self.text + self.ends
 
@@ -76,6 +82,7 @@ class _Reader:
             raise self._refused()
         if (begins or self._found.ends) and self._is_alternatives:
             raise NotTranslated("^ or $ beside | is not translated; write (?:a|b) between them")
+        self._found.takes_returns = _WITH_RETURN.search(self._text) is not None
         self._found.text = ("^" if begins else "") + written
         return self._found
 
@@ -90,9 +97,7 @@ class _Reader:
         slashes = len(stripped) - len(stripped.rstrip("\\"))
         if stripped != self._text and slashes % 2 == 0 and len(stripped) >= self._at:
             self._text = stripped
-            self._found.ends = rf"(?:\r\n|[{_BREAKS}])?\z" if self._dialect in _JAVA else r"\z"
-            if self._dialect == "trino":
-                self._found.ends = r"\n?\z"
+            self._found.ends = _JAVA_END if self._dialect in _JAVA else _JONI_END if self._dialect == "trino" else r"\z"
             return
         slashes = len(stripped[:-1]) - len(stripped[:-1].rstrip("\\"))
         if stripped.endswith(r"\z") and slashes % 2 == 1:

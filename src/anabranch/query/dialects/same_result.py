@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from anabranch.query.dialects.calls import NotTranslated
 from anabranch.query.dialects.texts import trim
+from anabranch.query.dialects.times import seconds_since_1970
 from anabranch.query.dialects.written_calls import CALL_KINDS, WITHOUT_FRACTION, write_call
 
 _CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
@@ -89,6 +90,8 @@ def _interval_message(node: exp.Interval, *, several: bool) -> str | None:
 
 def _extract_message(node: exp.Extract, dialect: str, *, pipeline: bool) -> str | None:
     part = node.name.lower()
+    if part == "epoch" and dialect in _FRACTIONAL_SECONDS:
+        return None
     if part in _PARTS_OF_TIMES or (part == "second" and pipeline == (dialect in _FRACTIONAL_SECONDS)):
         return None
     return (
@@ -116,6 +119,8 @@ def _is_fractional(node: exp.Expr) -> bool:
             return not node.is_string and not node.name.isdigit()
         case exp.Cast():
             return node.to.this in _FRACTIONAL_TYPES
+        case exp.Extract():
+            return node.name.lower() == "epoch"
         case exp.Coalesce() | exp.Sum() | exp.Min() | exp.Max() | exp.Round() | exp.Floor() | exp.Ceil():
             return _is_fractional(node.this)
     return isinstance(node, _FRACTIONAL)
@@ -123,7 +128,9 @@ def _is_fractional(node: exp.Expr) -> bool:
 
 def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
     """Write casts, calls and truncations so that they have the dialect's result. Raises NotTranslated, with its `node`."""
-    for node in reversed(list(tree.find_all(exp.Cast, exp.Trim, exp.Interval, *CALL_KINDS))):  # the inner ones first
+    for node in reversed(
+        list(tree.find_all(exp.Cast, exp.Trim, exp.Extract, exp.Interval, *CALL_KINDS))
+    ):  # the inner ones first
         try:
             _rewrite_node(node, dialect, pipeline=pipeline)
         except NotTranslated as refused:
@@ -143,6 +150,9 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
                 _round_as(node, dialect, pipeline=pipeline)
         case exp.Trim():
             node.replace(exp.Var(this=trim(node, dialect, pipeline=pipeline)))
+        case exp.Extract():
+            if node.name.lower() == "epoch":
+                node.replace(exp.Var(this=seconds_since_1970(node, dialect, pipeline=pipeline)))
         case exp.Interval():
             _quarters_as_months(node)
         case _:

@@ -183,6 +183,17 @@ def _to_unixtime(call: WrittenCall) -> str:
     return f"({micros} / CAST(1000000 AS DOUBLE))"
 
 
+def seconds_since_1970(node: exp.Extract, dialect: str, *, pipeline: bool) -> str:
+    """`EXTRACT(EPOCH FROM t)`, as a decimal number with its microseconds, and `EXTRACT(EPOCH FROM b - a)`."""
+    value = node.expression.unnest()
+    times = [value.this, value.expression] if isinstance(value, exp.Sub) else [value]
+    call = WrittenCall("EXTRACT", times, dialect, pipeline)
+    micros = " - ".join(
+        call.either(f"epoch_us({_time(call, at)})", f"unix_micros({_time(call, at)})") for at in range(len(times))
+    )
+    return f"(({micros}) * CAST(0.000001 AS DECIMAL(7, 6)))"
+
+
 def _of_epoch_of_scale(call: WrittenCall, *, scales: dict[int, int]) -> str:
     """`TO_TIMESTAMP(n, 3)`: a scale of 3 is of milliseconds."""
     call.expect(2, example=f"{call.name}(n, 3), where 3 is of milliseconds and 0 of seconds")
