@@ -389,6 +389,7 @@ _NESTED = [
     ('{"a": [{"b": 1}]}', None),
     ('{"a": {"1": {"b": 1}}}', None),
     ('{"a": [[2], {"b": [0]}]}', None),
+    ('{"a": [0, {"b": null}]}', None),
 ]
 
 JSON_TEXTS = [
@@ -403,6 +404,10 @@ JSON_TEXTS = [
         for path, rows in (("'$.a'", _JSON), ("'$.a[1].b'", _NESTED))
     ),
     Case("trino", """json_extract_scalar(x, '$["a b"][0]')""", _X, [('{"a b": [7]}', "7"), ('{"a b": 7}', None)]),
+    Case(
+        "flink", "JSON_VALUE(x, '$[1]')", _X, [("[0, null]", None), ("[0, 1]", "1"), ("[0, []]", None), ("[0]", None)]
+    ),
+    Case("ksqldb", "EXTRACTJSONFIELD(x, '$[1]')", _X, [("[0, null]", "null"), ("[0, [ 1 ]]", "[1]"), ("[0]", None)]),
     Case("flink", "JSON_VALUE(x, '$[''a b'']')", _X, [('{"a b": 7}', "7")]),
     # What is no text is the text of its JSON there, and null is "null".
     Case(

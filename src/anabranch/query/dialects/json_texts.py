@@ -43,8 +43,8 @@ def _scalar(call: WrittenCall) -> str:
     kind = f"schema_of_variant(variant_get(try_parse_json({text}), {path}))"
     return call.either(
         f"(json_value({text}, {path}) ->> '$')",
-        # Without its kind an object would be returned as a text.
-        f"CASE WHEN {kind} NOT RLIKE '^(ARRAY|OBJECT)' THEN get_json_object({text}, {path}) END",
+        # Without its kind an object would be returned as a text, and so would a null in an array.
+        f"CASE WHEN {kind} NOT RLIKE '^(ARRAY|OBJECT|VOID)' THEN get_json_object({text}, {path}) END",
     )
 
 
