@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -324,6 +324,45 @@ TIMES = [
                 [("1970-01-01 00:00:01.6", 2), ("1969-12-31 23:59:58.4", -2)],
             ),
         )
+    ),
+    # Parts.
+    *(
+        Case(
+            dialect,
+            f"{function}(a)",
+            _AT,
+            [("2026-05-31 23:58:59.999999", late), ("1969-12-31 00:00:00.5", early), (None, None)],
+        )
+        for dialect, functions in (
+            ("flink", "YEAR QUARTER MONTH DAYOFMONTH HOUR MINUTE SECOND"),
+            ("snowflake", "YEAR QUARTER MONTH DAY DAYOFMONTH HOUR MINUTE SECOND"),
+            ("trino", "year quarter month day day_of_month hour minute second"),
+            ("azure", "YEAR MONTH DAY"),
+        )
+        for function in functions.split()
+        for late, early in (
+            {
+                "YEAR": (2026, 1969),
+                "QUARTER": (2, 4),
+                "MONTH": (5, 12),
+                "HOUR": (23, 0),
+                "MINUTE": (58, 0),
+                "SECOND": (59, 0),
+            }.get(function.upper(), (31, 31)),
+        )
+    ),
+    *(
+        Case(
+            dialect,
+            "DATE(a)",
+            _AT,
+            [
+                ("2026-05-31 23:58:59.999999", date(2026, 5, 31)),
+                ("1969-12-31 23:59:59", date(1969, 12, 31)),
+                (None, None),
+            ],
+        )
+        for dialect in ("bigquery", "trino")
     ),
     # Texts.
     *(
@@ -674,6 +713,8 @@ REFUSED = [
     ("flink", "a + INTERVAL n DAY", "write whole numbers of one unit each"),
     ("snowflake", "a + INTERVAL '1 hour, 3 days'", "write whole numbers of one unit each"),
     ("trino", "a + INTERVAL '1.5' HOUR", "write whole numbers of one unit each"),
+    ("bigquery", "DATE(2026, 1, 1)", "with 3 arguments is not translated; write DATE(t)"),
+    ("flink", "WEEK(a)", "the function week is not translated"),
     ("flink", "TO_TIMESTAMP(x)", "write CAST(x AS TIMESTAMP)"),
     ("flink", "UNIX_TIMESTAMP(x)", "write TIMESTAMPDIFF(SECOND"),
     ("ksqldb", "UNIX_TIMESTAMP()", "of the present is not translated; pass a time"),

@@ -37,6 +37,11 @@ _NAMES: Final = {
     for dialect, text in _SHORT.items()
 }
 """The units by what a dialect calls them; the others have no short names."""
+_PARTS: Final = {
+    **{each: each.lower() for each in ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")},
+    **dict.fromkeys(("DAYOFMONTH", "DAY_OF_MONTH"), "day"),
+}
+"""Functions of a part of a time, which are named so in DuckDB and in Spark. Seconds are whole."""
 _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?Z?)?)?")
 
 
@@ -213,6 +218,21 @@ def _unix_timestamp(call: WrittenCall) -> str:
     return _in_epoch(call, us=1_000)
 
 
+# Parts
+
+
+def _part(call: WrittenCall) -> str:
+    """`HOUR(t)`."""
+    call.expect(1, example=f"{call.name}(t)")
+    part = _PARTS[call.name]
+    return f"{part}({_time(call, 0)})"
+
+
+def _date(call: WrittenCall) -> str:
+    call.expect(1, example=f"{call.name}(t)")
+    return f"CAST({_time(call, 0)} AS DATE)"
+
+
 # Texts
 
 
@@ -273,6 +293,11 @@ TIMES: Final = together(
         "UNIX_TIMESTAMP",
         partial(refused, instead="TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', t)"),
     ),
+    of_all("flink snowflake", "YEAR QUARTER MONTH DAYOFMONTH HOUR MINUTE SECOND", _part),
+    of_all("snowflake", "DAY", _part),
+    of_all("trino", "YEAR QUARTER MONTH DAY DAY_OF_MONTH HOUR MINUTE SECOND", _part),
+    of_all("azure", "YEAR MONTH DAY", _part),
+    of_all("bigquery trino", "DATE", _date),
     of_all("ksqldb", "TIMESTAMPADD", partial(_add, allowed=_KSQLDB)),
     of_all("ksqldb", "TIMESTAMPSUB", partial(_add, allowed=_KSQLDB, minus=True)),
     of_all("ksqldb", "FROM_UNIXTIME", partial(_of_epoch, us=1_000)),

@@ -37,6 +37,7 @@ _WITHOUT_FRACTION: Final = frozenset(
             "DATEDIFF",
             "TIMEDIFF",
         ),
+        *("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DAY_OF_MONTH", "HOUR", "MINUTE", "SECOND"),
         *("TIMESTAMP_DIFF", "DATE_DIFF", "UNIX_TIMESTAMP", "UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS"),
     )
 )
