@@ -276,6 +276,7 @@ TIMES = [
     Case("risingwave", "to_timestamp(n)", "n BIGINT", _SECONDS),
     Case("materialize", "to_timestamp(n)", "n INT", _SECONDS),
     Case("snowflake", "TO_TIMESTAMP(n, 3)", "n BIGINT", _MILLISECONDS),
+    Case("snowflake", "TO_TIMESTAMP_TZ(n, 0)", "n BIGINT", _SECONDS),
     Case("snowflake", "TO_TIMESTAMP_NTZ(n, 0)", "n BIGINT", _SECONDS),
     Case("snowflake", "TO_TIMESTAMP_LTZ(n, 6)", "n BIGINT", [(-1, "1969-12-31 23:59:59.999999")]),
     # BigQuery "truncates higher levels of precision by rounding down to the beginning of the second".
@@ -402,6 +403,7 @@ TIMES = [
         [(0, "=1970-01-01 00:00:00"), (-1, "=1969-12-31 23:59:59"), (None, None)],
     ),
     Case("flink", "FROM_UNIXTIME(n, 'yyyyMMdd')", "n BIGINT", [(1767225600, "20260101")]),
+    Case("ksqldb", "FORMAT_DATE(a, 'dd.MM.yyyy')", _AT, [("2026-01-02", "02.01.2026"), (None, None)]),
     Case("ksqldb", "TIMESTAMPTOSTRING(n, 'yyyy-MM-dd HH:mm:ss.SSS')", "n BIGINT", [(-1, "=1969-12-31 23:59:59.999")]),
 ]
 
@@ -484,6 +486,7 @@ TEXTS = [
             ("risingwave", "position('b' IN x)"),
             ("risingwave", "strpos(x, 'b')"),
             ("materialize", "position('b' IN x)"),
+            ("materialize", "strpos(x, 'b')"),
             ("snowflake", "POSITION('b' IN x)"),
             ("snowflake", "POSITION('b', x)"),
             ("snowflake", "CHARINDEX('b', x)"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
 from anabranch.errors import InvalidSql
+from anabranch.query.dialects import calls
 from anabranch.query.dialects.translate import DialectOptions, Form, translate
+from anabranch.query.dialects.written_calls import CALLS
 from tests.unit.query.dialect_function_cases import APPROXIMATE, CASES, REFUSED, Case, typed
 
 _TYPES = {"TIMESTAMP": "TIMESTAMPTZ", "STRING": "VARCHAR"}
@@ -65,3 +69,29 @@ def test_calls_that_would_grow_without_bound_are_refused() -> None:
     deep = "REGEXP_EXTRACT(" * 40 + "x" + ", 'a')" * 40
     with pytest.raises(InvalidSql, match="nested too deeply"):
         translate(f"SELECT {deep} FROM s", "flink", options=DialectOptions("iot"))
+
+
+def _translated() -> list[tuple[str, str]]:
+    """Dialects and names of the functions in the table, but for those that it has to refuse."""
+    found = ((dialect, name, writer) for dialect, writers in CALLS.items() for name, writer in writers.items())
+    return [(dialect, name) for dialect, name, writer in found if getattr(writer, "func", None) is not calls.refused]
+
+
+def test_every_function_has_a_case() -> None:
+    texts: dict[str, str] = {}
+    for case in [*CASES, *APPROXIMATE]:
+        texts[case.dialect] = f"{texts.get(case.dialect, '')} {case.sql}".upper()
+    missing = [
+        (dialect, name)
+        for dialect, name in _translated()
+        if (name not in texts[dialect] if name == "~" else re.search(rf"\b{name}\(", texts[dialect]) is None)
+    ]
+    assert missing == []
+
+
+def test_every_function_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "dialects.md").read_text()
+    rows = [line.upper() for line in page.splitlines() if line.startswith("| `")]
+    for dialect, name in _translated():
+        if name not in ("TO_TIMESTAMP_NTZ", "TO_TIMESTAMP_LTZ", "TO_TIMESTAMP_TZ"):  # kinds of TO_TIMESTAMP
+            assert any(f"`{dialect.upper()}`" in row and f"`{name}" in row for row in rows), (dialect, name)
