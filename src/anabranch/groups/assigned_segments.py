@@ -40,9 +40,18 @@ class AssignedSegments:
                 self.sync_with_group()
                 delivery = self._pull()
         if delivery is not None and self._progress.mode == "at_most_once":
-            self._progress.mark_processed_ahead(delivery)
-            self.sync_with_group()
+            self._accept_ahead(delivery)
         return delivery
+
+    def _accept_ahead(self, delivery: GroupDelivery) -> None:
+        """Have the group accept rows before they are handed out. If that fails, the next call returns them."""
+        self._progress.mark_processed_ahead(delivery)
+        try:
+            self.sync_with_group()
+        except BaseException:
+            if delivery.segment in self._cursor.positions:
+                self._cursor.seek(delivery.segment, delivery.rows.first)
+            raise
 
     def enter(self) -> None:
         """Become a member of the group, and get the first segments."""
@@ -113,14 +122,14 @@ class AssignedSegments:
 
     def _apply_assignment(self) -> None:
         """Add the segments that are now assigned to this reader, and remove those that no longer are."""
-        owned, positions = self._membership.owned, self._progress.position()
+        owned, positions, processed = self._membership.owned, self._progress.position(), self._progress.processed()
         removed = positions.keys() - owned.keys()
         self._cursor.remove(removed)
         for segment in removed:
             self._progress.remove(segment)
         for segment, offset in owned.items():
             # The group is ahead of this reader only where the events it would read were truncated.
-            if segment not in positions or offset > positions[segment]:
+            if segment not in positions or offset > max(positions[segment], processed[segment]):
                 self._progress.seek(segment, offset)
                 if self._stored is None:
                     self._cursor.seek(segment, offset)

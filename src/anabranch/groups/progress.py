@@ -114,7 +114,7 @@ class GroupReaderProgress:
 
     def mark_processed_ahead(self, delivery: GroupDelivery) -> None:
         """Like `mark_processed`, for rows that are still to be handed out."""
-        self._handed_out_offsets[delivery.segment] = self._processed[delivery.segment] = delivery.rows.stop
+        self._processed[delivery.segment] = delivery.rows.stop
 
     def position(self) -> dict[StreamSegment, int]:
         """The offsets after what was handed out."""
@@ -133,9 +133,9 @@ class GroupReaderProgress:
         return done
 
     def in_use(self) -> set[StreamSegment]:
-        """The segments that can't be released now: the current batch is theirs, or it has events handed out and not
-        processed."""
-        in_use = {segment for segment, offset in self.position().items() if offset > self._processed[segment]}
+        """The segments that can't be released now: the current batch is theirs, or they have events that were handed out
+        and not processed, or marked as processed and not handed out."""
+        in_use = {segment for segment, offset in self.position().items() if offset != self._processed[segment]}
         if self.current is not None:
             in_use.add(self.current.delivery.segment)
         return in_use

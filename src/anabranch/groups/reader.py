@@ -231,7 +231,7 @@ class GroupReader(GroupConsumer[GroupDelivery]):
                 changed = before != set(self._progress.segments)
             if changed or self._membership.awaited_checkpoint is not None:
                 self._tail.notify()
-        except StoreUnavailable:
+        except (StoreUnavailable, AppendUncertain):
             raise  # the store may come back within the lease; else the reading call raises
         except AnabranchError as exc:
             self._error = exc
@@ -284,5 +284,5 @@ class GroupReader(GroupConsumer[GroupDelivery]):
         with suppress(ReaderNotInGroup, GroupNotFound):
             try:
                 self._assigned.leave()
-            except (StoreUnavailable, Closed):  # unavailable, or closed by another thread
-                return  # its lease will expire
+            except (StoreUnavailable, AppendUncertain, Closed):  # unavailable, or closed by another thread
+                return  # its lease will expire, if it has not left

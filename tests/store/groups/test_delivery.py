@@ -31,7 +31,7 @@ from anabranch.store import Store
 from tests.postgres_server import shared_url
 from tests.store.groups.kit import KEYS, complete, started, take, write
 from tests.store.helpers import LostAnswers, bodies_of, sound
-from tests.waiting import until, until_ended
+from tests.waiting import PATIENCE_S, until, until_ended
 
 
 @pytest.mark.parametrize("landed", [True, False])
@@ -199,6 +199,83 @@ def test_at_most_once_accepts_before_it_hands_out(store: Store) -> None:
     assert batch is not None and group.unread().events == 5 * KEYS - batch.num_rows
     reader.abandon()
     assert group.unread().events == 5 * KEYS - batch.num_rows
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_at_most_once_hands_out_what_it_could_not_have_accepted_before(store: Store, landed: bool) -> None:
+    write(store, 0, 5)
+    group = store.groups.open("s/g", streams=["s/a"])
+    got: list[bytes] = []
+    with group.reader("r", delivery="at_most_once", batch_rows=3) as reader:
+        error = AppendUncertain("lost") if landed else StoreBusy("locked")
+        sync = reader._assigned.sync_with_group
+        losses = iter([False, True, False, True, True])
+
+        def unreliable(**options: Any) -> None:
+            lost = next(losses, False)
+            if landed or not lost:
+                sync(**options)
+            if lost:
+                raise error
+
+        reader._assigned.sync_with_group = unreliable  # type: ignore[method-assign]
+        while len(got) < 5 * KEYS:
+            try:
+                batch = reader.read(60)
+            except (AppendUncertain, StoreBusy):
+                with reader._lock:  # as a heartbeat does meanwhile
+                    sync()
+                continue
+            assert batch is not None
+            got += batch.column("payload").to_pylist()
+    assert complete(got, 5)
+
+
+def test_at_most_once_a_checkpoint_within_a_batch_loses_none_of_its_events(store: Store) -> None:
+    write(store, 0, 5)
+    group = store.groups.open("s/g", streams=["s/a"])
+    with group.reader("r", delivery="at_most_once") as reader:
+        got = [next(iter(reader)).body]
+        asking = started(group.checkpoint, "c")
+        until(lambda: reader._membership.awaited_checkpoint is not None)
+        while len(got) < 5 * KEYS and (batch := reader.read(1)) is not None:
+            got += batch.column("payload").to_pylist()
+        until_ended(asking)
+    assert complete(got, 5)
+
+
+def test_a_reader_goes_on_after_heartbeats_of_unknown_outcome(store: Store) -> None:
+    write(store, 0, 5)
+    group = store.groups.open("s/g", streams=["s/a"])
+    with group.reader("r", batch_rows=3) as reader:
+        first = reader.read(60)
+        lost = threading.Event()
+        refresh = reader._assigned.refresh_and_sync
+
+        def lose() -> None:
+            lost.set()
+            raise AppendUncertain("the connection was lost")
+
+        reader._assigned.refresh_and_sync = lose  # type: ignore[method-assign]
+        assert first is not None and lost.wait(PATIENCE_S)
+        reader._assigned.refresh_and_sync = refresh  # type: ignore[method-assign]
+        got = first.column("payload").to_pylist()
+        while len(got) < 5 * KEYS:
+            batch = reader.read(60)
+            assert batch is not None
+            got += batch.column("payload").to_pylist()
+    assert complete(got, 5)
+
+
+@pytest.mark.parametrize("error", [StoreBusy("locked"), AppendUncertain("lost")])
+def test_a_reader_that_can_not_leave_is_closed_and_its_lease_expires(store: Store, error: Exception) -> None:
+    write(store, 0, 1)
+    group = store.groups.open("s/g", streams=["s/a"])
+    reader = group.reader("r")
+    assert reader.read(60) is not None
+    with failing(store, error):
+        reader.close()
+    assert group.readers == ["r"]
 
 
 def test_exactly_once_accepts_only_with_the_output(anywhere: Store) -> None:
