@@ -34,6 +34,7 @@ from anabranch.errors import (
     Truncated,
 )
 from anabranch.log.tail import Tail
+from anabranch.model.cut import StreamCut
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.process.children import Child, Tell
@@ -174,6 +175,52 @@ def test_the_tail_is_known_where_every_event_is_gone(anywhere: Store) -> None:
     put(anywhere, b"45")
     with anywhere.bytes(FILE) as file:
         assert (file.head(), file.read()) == (4, b"45")
+
+
+def test_a_copy_goes_on_at_its_position_where_every_event_is_gone(anywhere: Store) -> None:
+    put(anywhere, b"0123", b"4567")
+    copies = {"s/file": "s/copy", "s/copy": "s/copy-of-copy"}
+    for name, copy in copies.items():
+        anywhere.streams.copy(name, copy)
+        anywhere.streams.truncate(copy, anywhere.cuts.tail(copy))
+        with anywhere.bytes(copy) as file:
+            assert (file.head(), file.tail(), file.read()) == (8, 8, b"")
+    anywhere.streams.seal("s/file")
+    anywhere.streams.copy("s/file", "s/of-sealed")
+    anywhere.streams.truncate("s/of-sealed", anywhere.cuts.tail("s/of-sealed"))
+    for copy in (*copies.values(), "s/of-sealed"):
+        put(anywhere, b"89", name=copy)
+        with anywhere.bytes(copy) as file:
+            assert (file.head(), file.tail(), file.read()) == (8, 10, b"89")
+    assert sound(anywhere)
+
+
+def test_a_sealed_stream_whose_every_event_is_gone_is_empty(anywhere: Store) -> None:
+    put(anywhere, b"0123", b"4567")
+    anywhere.streams.seal(FILE)
+    anywhere.streams.truncate(FILE, anywhere.cuts.tail(FILE))
+    with anywhere.bytes(FILE, follow=True) as file:
+        assert (file.tell(), file.head(), file.tail(), file.read()) == (0, 0, 0, b"")
+
+
+def test_reading_again_after_truncated_bytes_is_refused_again(anywhere: Store) -> None:
+    size = 1000
+    put(anywhere, *(bytes([number]) * size for number in range(60)))
+    stream = anywhere.streams.view(FILE)
+    with anywhere.bytes(FILE) as file:
+        assert file.raw.read(size) == bytes(size)
+        anywhere.streams.truncate(FILE, StreamCut.of(stream.info.id, {stream.current[0].id: 50}))
+        refused = 0
+        while refused < 6:
+            position = file.raw.tell()
+            try:
+                data = file.raw.read(size)
+            except Truncated:
+                refused += 1
+            else:
+                assert data == bytes([position // size]) * size
+        file.raw.seek(50 * size)
+        assert file.raw.read(1) == bytes([50])
 
 
 def test_the_end_is_never_cut(store: Store) -> None:

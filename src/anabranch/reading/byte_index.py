@@ -82,12 +82,13 @@ class ByteIndex:
         return self._view.info.id
 
     def tail(self) -> int:
-        """The position after the last byte. Reads no blob, except for a copy to which nothing was appended."""
-        span = self._view.spans[self._segment][-1]
-        if span.stop is None and (high := self._view.logs[span.log].event_high) is not None:
+        """The position after the last byte. Reads no blob, except for a sealed stream, or a copy of a range to which
+        nothing was appended. If all of their bytes were truncated: the position of the last `truncate_before`, or 0."""
+        spans = self._view.spans.get(self._segment)
+        if spans and spans[-1].stop is None and (high := self._view.logs[spans[-1].log].event_high) is not None:
             return high
         last = self.events - 1
-        return 0 if last < self._first else next(self.chunks(last, last + 1)).stop
+        return self._exact if last < self._first else next(self.chunks(last, last + 1)).stop
 
     def offset_at(self, position: int) -> int | None:
         """The offset of the event that holds the byte, or of the first readable event if that one is gone; None at the

@@ -115,7 +115,8 @@ class RawByteReader(io.RawIOBase):
 
     def _find(self) -> ByteChunk | None:
         """The chunk of the next byte, or None at the tail."""
-        if self._chunk is not None and self._position == self._chunk.stop:
+        previous, self._chunk = self._chunk, None  # after an error, what is ahead need not follow it
+        if previous is not None and self._position == previous.stop:
             following = next(self._ahead, None)
             if following is not None and self._position >= self.source.truncated_before:
                 return following

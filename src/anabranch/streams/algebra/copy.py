@@ -10,9 +10,9 @@ from anabranch.catalog.state.byte_head import BYTE_HEAD
 from anabranch.catalog.state.copied import COPIED, CopyRecord
 from anabranch.core.byte_stream import is_byte_stream
 from anabranch.core.copy import CopyResult, Filtered
-from anabranch.core.stream_slice import StreamSlice, plan_slice
+from anabranch.core.stream_slice import SegmentSlice, StreamSlice, plan_slice
 from anabranch.errors import StreamExists
-from anabranch.model.ids import Micros, StreamId
+from anabranch.model.ids import LogId, Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
@@ -111,13 +111,27 @@ def insert_slice(txn: Writing, stream: StreamId, part_slice: StreamSlice) -> Non
         for span in segment_slice.spans:
             txn.put_span(stream, span)
         if segment_slice.segment.retired is None:
-            _open_next_log(txn, stream, segment_slice.segment, segment_slice.stop, part_slice.appended_at)
+            log = _open_next_log(txn, stream, segment_slice.segment, segment_slice.stop, part_slice.appended_at)
+            if (position := _byte_position(part_slice.view, segment_slice)) is not None:
+                txn.update_log(replace(txn.logs([log])[log], event_high=position))
 
 
-def _open_next_log(txn: Writing, stream: StreamId, segment: Segment, offset: int, appended_at: Micros) -> None:
+def _open_next_log(txn: Writing, stream: StreamId, segment: Segment, offset: int, appended_at: Micros) -> LogId:
     # Append times are monotone in a segment, so the new log starts at the source's last append time.
     log = txn.new_log(stream, appended_at=appended_at)
     txn.put_span(stream, Span(segment.id, offset, log, 0, None))
+    return log
+
+
+def _byte_position(view: StreamView, segment_slice: SegmentSlice) -> Micros | None:
+    """The position at which the copy of a byte stream continues, also once all that was copied is truncated. None for
+    other streams, and where the catalog doesn't know it."""
+    segment = segment_slice.segment.id
+    spans = view.spans.get(segment)
+    if not is_byte_stream(view.info) or not spans or segment_slice.stop != view.length(segment):
+        return None
+    log = view.logs[spans[-1].log]
+    return log.event_high if spans[-1].stop in (None, log.length) else None
 
 
 def insert_schemas(txn: Writing, info: StreamInfo, source: StreamId) -> None:
