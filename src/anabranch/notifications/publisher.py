@@ -57,6 +57,8 @@ class NotificationPublisher:
         self._on_commit = on_commit
         self._lock = runtime.tasks.lock()
         self._stream: StreamId | None = None
+        self._deleted: dict[StreamId, str] = {}  # names of streams that are deleted by changes still to be published
+        self._looked_until = 0  # the last change in which a deletion was looked for
 
     def is_enabled(self) -> bool:
         """True once notifications were first requested: all later changes are published."""
@@ -98,8 +100,10 @@ class NotificationPublisher:
             position = _position(reading)
             changes = reading.changes(position, limits.NOTIFICATION_PAGE)
             if not changes:
+                self._deleted.clear()
                 return position
-            names = _names(reading, changes)
+            self._looked_until = max(self._looked_until, position)
+            names = self._names(reading, changes)
         notifications = [
             notification_of(
                 c.sequence, c.at, c.kind, c.stream, None if c.stream is None else names.get(c.stream), dict(c.detail)
@@ -113,6 +117,27 @@ class NotificationPublisher:
         except StreamNotFound:  # it was deleted: create another
             self._stream = None
         return None
+
+    def _names(self, reading: Reading, changes: Iterable[Change]) -> dict[StreamId, str | None]:
+        """Names of the streams that the changes concern: the current ones, or for deleted streams those at deletion."""
+        names: dict[StreamId, str | None] = {}
+        for change in changes:
+            if change.stream is not None and change.stream not in names:
+                info = reading.stream(change.stream)
+                names[change.stream] = self._name_at_deletion(reading, change.stream) if info is None else str(info.name)
+        return names
+
+    def _name_at_deletion(self, reading: Reading, stream: StreamId) -> str | None:
+        """The name of a deleted stream, whose deletion may be on a later page; None if that was published before."""
+        while stream not in self._deleted:
+            page = reading.changes(self._looked_until, limits.NOTIFICATION_PAGE)
+            if not page:
+                return None
+            for change in page:
+                if change.stream is not None and change.kind == "deleted":
+                    self._deleted[change.stream] = str(change.detail["name"])
+            self._looked_until = page[-1].sequence
+        return self._deleted[stream]
 
     def _append_page(self, rows: Sequence[Notification], stream: StreamId, position: int, last_sequence: int) -> None:
         now = self._runtime.clock.now()
@@ -151,21 +176,6 @@ class NotificationPublisher:
 def _position(reading: Reading) -> int:
     notifications = reading.state(NOTIFIED, ALL)
     return 0 if notifications is None else notifications.sequence
-
-
-def _names(reading: Reading, changes: Iterable[Change]) -> dict[StreamId, str]:
-    """Names of the streams that the changes concern: the current ones, or for deleted streams those at deletion."""
-    notifications: dict[StreamId, str] = {}
-    for change in changes:
-        if change.stream is None or change.stream in notifications:
-            continue
-        info = reading.stream(change.stream)
-        if info is not None:
-            notifications[change.stream] = str(info.name)
-    for change in changes:
-        if change.stream is not None and change.kind == "deleted":
-            notifications.setdefault(change.stream, str(change.detail["name"]))
-    return notifications
 
 
 def batch_of(rows: Sequence[Notification]) -> pa.RecordBatch:

@@ -129,6 +129,20 @@ def test_changes_before_the_first_request_are_notified_too(anywhere: Store) -> N
     assert kinds == [("created", 2), ("scaled", 3)]
 
 
+def test_changes_are_notified_with_the_names_of_streams_that_were_deleted_many_changes_later(anywhere: Store) -> None:
+    count = limits.NOTIFICATION_PAGE
+    own = [f"s/x{number}" for number in range(count)]
+    unnamed = [anywhere.ephemeral.create() for _ in range(3)]
+    for name in own:
+        anywhere.streams.create(name)
+    for held in unnamed:
+        held.leave()
+    for name in own:
+        anywhere.streams.delete(name)
+    found = [(each.kind, each.stream) for each in anywhere.notifications.read() if "scope" not in each.kind]
+    assert found[1:] == [*(("created", name) for name in own), *(("deleted", name) for name in own)]
+
+
 def test_ids_increase_and_reads_can_be_repeated(anywhere: Store) -> None:
     for segments in (3, 1, 4):
         anywhere.streams.scale("s/a", segments)
