@@ -143,10 +143,16 @@ def _utf8_texts(keys: pa.Array) -> list[bytes]:
     return [text for text in _encoded(keys).to_pylist() if text is not None]
 
 
+def key_texts(keys: pa.Array) -> pa.Array:
+    """The canonical texts of a key column, as `key_text` returns each."""
+    if pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type):
+        return keys
+    return pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
+
+
 def _encoded(keys: pa.Array) -> pa.Array:
     """The keys' canonical texts as a column of bytes. Raises InvalidKey, TooLarge."""
-    if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
-        keys = pc.cast(keys, pa.string())  # Arrow's casts of these are the canonical texts
+    keys = key_texts(keys)
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid as exc:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from anabranch import limits
 from anabranch.catalog.port import Catalog
 from anabranch.core import cuts
+from anabranch.core.routing import key_text, key_texts
 from anabranch.errors import InvalidArgument, TooLarge, Truncated
 from anabranch.log.read import LogReader, SegmentRows, Selection
 from anabranch.log.view import load
@@ -41,18 +42,20 @@ class LatestEvents:
         self._lock = runtime.tasks.lock()
         self._tables: OrderedDict[tuple[StreamId, bool], _KeyTable] = OrderedDict()
 
-    def get(self, stream: StreamId, key: str, *, by_time: bool = False) -> Event | None:
-        """The last event of `key` among those that were durable when it was called; None if there is none, or it was
-        truncated. With `by_time`, of those that have the same append time the one with the newest event time is the last,
-        else the one with the greatest offset. The first call reads the whole stream, a later one what was appended since. Raises StreamNotFound,
-        InvalidArgument for a stream without a key, TooLarge, and what reading raises."""
+    def get(self, stream: StreamId, key: Any, *, by_time: bool = False) -> Event | None:
+        """The last event of `key`, a plain value or its canonical text, among those that were durable when it was called;
+        None if there is none, or it was truncated. With `by_time`, of those that have the same append time the one with
+        the newest event time is the last, else the one with the greatest offset. The first call reads the whole stream, a
+        later one what was appended since. Raises StreamNotFound, InvalidArgument for a stream without a key, InvalidKey,
+        TooLarge, and what reading raises."""
+        text = key_text(key)
         with self._lock:
             name = (stream, by_time)
             table = self._tables.get(name) or _KeyTable(self._catalog, self._logs, stream, by_time, self._tasks.lock())
             self._tables[name] = table
             self._tables.move_to_end(name)
         try:
-            found = table.get(key)
+            found = table.get(text)
         except BaseException:
             self._drop(name, table)  # what it holds may be half of what was read
             raise
@@ -134,7 +137,7 @@ class _KeyTable:
         self._cursor: StreamCursor | None = None
         self._opened: StreamView | None = None
         self._batches: list[_HeldRows] = []
-        self._places: dict[str, tuple[int, int]] = {}  # batch and row
+        self._places: dict[str, tuple[int, int]] = {}  # batch and row, by the key's canonical text
         self._bytes = self._bytes_live = 0  # of all batches; of what was left when they were last compacted
 
     @property
@@ -142,10 +145,10 @@ class _KeyTable:
         """How many bytes it takes, about."""
         return self._bytes + len(self._places) * limits.LATEST_KEY_BYTES
 
-    def get(self, key: str) -> Event | None:
+    def get(self, key: str | None) -> Event | None:
         with self._lock:
             view = self._read_on()
-            place = self._places.get(key)
+            place = None if key is None else self._places.get(key)
             if place is None:
                 return None
             rows, row = self._batches[place[0]], place[1]
@@ -208,7 +211,7 @@ class _KeyTable:
         if self._by_time:
             order = np.argsort(rows.times(self._schema.time), kind="stable", axis=None)
         assert self._schema.key is not None
-        keys = rows.batch.column(self._schema.key)
+        keys = key_texts(rows.batch.column(self._schema.key))
         if len(order) < _ENCODED_ROWS_MIN:
             plain = keys.to_pylist()
             return {key: row for row in order.tolist() if (key := plain[row]) is not None}.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +46,33 @@ def check(store: Store, stream: str = "s/a") -> None:
     found = {key: store.latest(stream, key) for key in [*KEYS, "never"]}
     there = {key: (e.body, e.pointer, e.appended_us) for key, e in found.items() if e is not None}
     assert there == expected(store, stream)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (pa.int64(), {-5: "-5", 2**40: "1099511627776"}),
+        (pa.uint64(), {2**64 - 1: "18446744073709551615"}),
+        (pa.bool_(), {True: "true", False: "false"}),
+        (pa.date32(), {date(2026, 1, 31): "2026-01-31"}),
+        (pa.date64(), {date(2026, 1, 31): "2026-01-31"}),
+        (pa.large_string(), {"é": "é"}),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 600])
+def test_a_key_that_is_no_text_is_found_by_its_value_and_by_its_text(
+    store: Store, kind: pa.DataType, keys: dict[Any, str], count: int
+) -> None:
+    store.scopes.create("s", exist_ok=True)
+    store.streams.create("s/typed", schema=pa.schema([("key", kind), ("n", pa.int64())]), key="key")
+    with store.writer("s/typed") as writer:
+        rows = [{"key": key, "n": n} for n in range(count) for key in keys]
+        writer.write_batch(pa.Table.from_pylist([*rows, {"key": None, "n": 0}], schema=writer._schema.columns))
+    for key, text in keys.items():
+        for given in (key, text):
+            found = store.latest("s/typed", given)
+            assert found is not None and (found.key, found.body["n"]) == (key, count - 1)
+    assert store.latest("s/typed", "never") is None and store.latest("s/typed", None) is None
 
 
 def test_the_last_event_of_a_key_is_found_as_soon_as_it_is_durable(made: Store) -> None:
