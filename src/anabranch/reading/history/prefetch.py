@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -209,8 +210,6 @@ class Prefetch(Closeable, Generic[P]):
                 continue
             if number != self._place and self._held() + self._parts[number].size > self._bytes_max:
                 return
-            self._active += 1
-            self._under_way.add(number)
             self._spawn(number)
 
     def _spawn(self, number: int) -> None:
@@ -223,6 +222,8 @@ class Prefetch(Closeable, Generic[P]):
                     self._running.discard(task)
 
         task = self._tasks.spawn("prefetch", work)
+        self._active += 1
+        self._under_way.add(number)
         self._running.add(task)
 
     def _work(self, number: int) -> None:
@@ -236,8 +237,9 @@ class Prefetch(Closeable, Generic[P]):
             self._under_way.discard(number)
             if not self._closed and self._wanted(number):
                 self._ready[number] = found
-            self._start()
             self._changed.notify_all()
+            with suppress(RuntimeError):  # no thread can be started now: the consumer tries again, and gets the error
+                self._start()
 
     def _wanted(self, number: int) -> bool:
         return self._place <= number <= self._place + self._window

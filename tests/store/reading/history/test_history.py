@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,9 +25,9 @@ from anabranch.model.pointer import EventPointer
 from anabranch.reading.history.cache import RangeCache
 from anabranch.reading.history.prefetch import Prefetch
 from anabranch.reading.history.ranges import SegmentPartRange
-from anabranch.runtime.tasks import ThreadTasks
+from anabranch.runtime.tasks import Task, ThreadTasks
 from anabranch.store import Store
-from tests.waiting import until
+from tests.waiting import until, until_ended
 
 EVENTS = 600
 WAIT_S = 60.0
@@ -369,6 +370,34 @@ def test_an_error_comes_where_its_range_would_and_can_be_passed_over() -> None:
                 next(iter(reading))
         reading.seek(3)
         assert numbers(iter(reading)) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("refused", range(5))
+def test_a_thread_that_can_not_be_started_is_started_later(refused: int) -> None:
+    class Exhausted(ThreadTasks):
+        started = 0
+
+        def spawn(self, name: str, work: Callable[[], None]) -> Task:
+            self.started += 1
+            if self.started == refused + 1:
+                raise RuntimeError("can't start new thread")
+            return super().spawn(name, work)
+
+    gate = Gate()
+    gate.let(*range(4))
+    found: list[int] = []
+
+    def consume() -> None:
+        while reading.place < 4:
+            with suppress(RuntimeError):
+                for batch in reading:
+                    found.extend(batch.column("n").to_pylist())
+
+    with Prefetch(Exhausted(), parts_of(4), gate.fetch, window=3, fetchers=2, bytes_max=1_000) as reading:
+        consumer = threading.Thread(target=consume, daemon=True)
+        consumer.start()
+        until_ended(consumer)
+    assert found == [0, 1, 2, 3]
 
 
 def test_an_outage_is_reported_once_however_many_ranges_it_hit() -> None:
