@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 import anabranch as ab
-from anabranch.errors import Closed, ConditionFailed
+from anabranch import limits
+from anabranch.errors import Closed, ConditionFailed, TooLarge
 from anabranch.model.ids import Micros
 from anabranch.runtime.clock import SystemClock
 from anabranch.runtime.ports import Runtime
@@ -139,6 +141,20 @@ def test_a_batch_that_no_writer_accepts_ends_its_span_with_the_error(
     with pytest.raises(Closed):
         writer.write_batch(batch(2))
     assert attributes(traced.one("append"))["error.type"] == "Closed"
+
+
+def test_no_span_is_left_open_by_a_batch_that_can_not_be_routed(traced: Recorder) -> None:
+    begun: list[str] = []
+
+    class Begun(SpanProcessor):
+        def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+            begun.append(span.name)
+
+    traced.provider.add_span_processor(Begun())
+    rows = pa.table({"key": ["k" * (limits.KEY_BYTES_MAX + 1)], "payload": [b"x"]})
+    with traced.store.writer("s/a") as writer, pytest.raises(TooLarge):
+        writer.write_batch(rows)
+    assert len(traced.spans("append")) == begun.count("append s/a")
 
 
 def test_each_batch_that_was_read_has_a_span_under_the_callers(traced: Recorder) -> None:

@@ -124,7 +124,9 @@ class NotificationPublisher:
         for change in changes:
             if change.stream is not None and change.stream not in names:
                 info = reading.stream(change.stream)
-                names[change.stream] = self._name_at_deletion(reading, change.stream) if info is None else str(info.name)
+                names[change.stream] = (
+                    self._name_at_deletion(reading, change.stream) if info is None else str(info.name)
+                )
         return names
 
     def _name_at_deletion(self, reading: Reading, stream: StreamId) -> str | None:

@@ -33,7 +33,7 @@ from anabranch.streams.retention.subscribers import StateIn, Subscribers, Subscr
 class Subscriber:
     """A reader group that the retention of `stream` waits for.
 
-    `standing` is `reading`; `not created` while no group of the name has been created, which keeps everything;
+    `state` is `reading`; `not created` while no group of the name has been created, which keeps everything;
     `deleted` or `reads other streams`, which keep nothing. `cut` is the start of the events kept for the group, None if
     there are none; from there to the tail there are `events` events of `bytes` logical bytes. If the group lagged
     beyond the policy's bound, retention truncated `passed_events` events of `passed_bytes` in all that it had not read,

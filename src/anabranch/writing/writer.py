@@ -230,12 +230,12 @@ class Writer(Displayed, Closeable):
         if self._producer is not None:
             atomic = True
             self._check_numbered(expected, table.num_rows)
-        self._trace(acknowledgement)
         batches = deque(
             pending_batches(
                 table, acknowledgement, self._router, self._schema, self._settings, atomic=atomic, expected=expected
             )
         )
+        self._trace(acknowledgement)  # only now: a batch that is refused before has no span
         count = len(batches)
         for pending in batches:
             pending.repeatable = repeatable
