@@ -219,7 +219,7 @@ def test_reading_again_after_truncated_bytes_is_refused_again(anywhere: Store) -
                 refused += 1
             else:
                 assert data == bytes([position // size]) * size
-        file.raw.seek(50 * size)
+        file.raw.seek(50 * size, io.SEEK_SET)
         assert file.raw.read(1) == bytes([50])
 
 
