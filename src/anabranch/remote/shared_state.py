@@ -62,7 +62,9 @@ class RemoteRevisionedStream(Displayed):
 
     def read(self, start: int = 0) -> Iterator[RevisionedEntry]:
         """See `RevisionedStream.read`."""
-        stop = self.latest()
+        return self._read(start, self.latest())
+
+    def _read(self, start: int, stop: int) -> Iterator[RevisionedEntry]:
         while start < stop:
             for revision, value in self._call("read", start=start):
                 if revision > stop:

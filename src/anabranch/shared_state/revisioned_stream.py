@@ -146,7 +146,7 @@ class RevisionedStream(Displayed):
     def read(self, start: int = 0) -> Iterator[RevisionedEntry]:
         """The entries after revision `start`, in order, up to the revision as of this call. Raises Truncated."""
         stop = self.latest()
-        yield from _entries(SegmentReader(self._logs, self._view, self._segment).rows(start, stop, _PAYLOAD))
+        return _entries(SegmentReader(self._logs, self._view, self._segment).rows(start, stop, _PAYLOAD))
 
     def append(self, value: bytes, *, expected: int | None = None) -> int:
         """Appends an entry, durably, and returns the revision that it created.

@@ -59,6 +59,14 @@ def test_an_append_at_another_revision_is_refused(store: Store) -> None:
     assert one.read(1).__next__() == (2, b"b") and one.last() == (3, b"c")
 
 
+def test_entries_are_read_up_to_the_revision_as_of_the_call(store: Store) -> None:
+    stream = store.shared.revisioned("s/_x")
+    stream.append(b"a")
+    entries = stream.read()
+    stream.append(b"b")
+    assert [each.value for each in entries] == [b"a"]
+
+
 @pytest.mark.parametrize("value", [{1: "a"}, {"a": [{"b": {None: 1}}]}, "\ud800", object()])
 def test_what_other_processes_would_not_read_back_is_refused(plain: Store, value: Any) -> None:
     state: StateSynchronizer[Any] = plain.shared.synchronizer("s/x", initial={})
