@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 from anabranch.errors import InvalidArgument
 from anabranch.sketches.layout import not_a_sketch
-from anabranch.sketches.values import hashable, present, whole
+from anabranch.sketches.values import hashable, occurrences, present, whole
 
 __all__ = ["build", "count", "error", "estimate", "union"]
 
@@ -49,8 +48,7 @@ def build(values: Values, eps: float, confidence: float, seed: int) -> bytes:
     sketch = _Sketch(
         0, _seeds(whole("seed", seed, -(1 << 31), (1 << 31) - 1), depth), np.zeros((depth, width), np.int64)
     )
-    counts = values if isinstance(values, Mapping) else Counter(present(values))
-    counts = {value: number for value, number in counts.items() if value is not None}
+    counts = occurrences(values, "a count-min sketch")
     for key, number in zip(_keys(counts), counts.values(), strict=True):
         sketch.table[np.arange(depth), _cells(key, sketch)] += number
     return _written(sum(counts.values()), sketch)

@@ -7,14 +7,13 @@ bytes.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from anabranch.errors.optional import optional
 from anabranch.sketches.layout import TOP_K, check_top_k, not_a_sketch, raw
-from anabranch.sketches.values import hashable, present, whole
+from anabranch.sketches.values import hashable, occurrences, present, whole
 
 with optional("top-k sketches", "sketches"):
     from datasketches import (
@@ -50,8 +49,7 @@ class Frequent:
 def build(values: Iterable[object] | Mapping[Any, int], items_max: int = ITEMS) -> bytes:
     """A sketch of texts, integers or numbers, or of how often each of them occurs; None is left out. It tracks so many items.
     Raises InvalidArgument."""
-    counts = values if isinstance(values, Mapping) else Counter(present(values))
-    kept = {value: number for value, number in counts.items() if value is not None}
+    kept = occurrences(values, "a top-k sketch")
     sketch = _new(item_of(kept), _lg_size(items_max))
     for item, number in zip(hashable(kept, "a top-k sketch", floats=True), kept.values(), strict=True):
         sketch.update(item, number)

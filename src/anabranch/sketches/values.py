@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from anabranch.errors import InvalidArgument
 
-__all__ = ["deviations", "fraction", "hashable", "present", "whole"]
+__all__ = ["deviations", "fraction", "hashable", "occurrences", "present", "whole"]
+
+_COUNT_MAX: Final = (1 << 63) - 1
 
 _T = TypeVar("_T")
 
@@ -41,6 +44,34 @@ def hashable(values: Iterable[object], where: str, *, floats: bool = False) -> I
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise InvalidArgument(f"{where} takes integers of 64 bits, not {value}")
         yield _text(value, where) if isinstance(value, bytes) else value  # type: ignore[misc]
+
+
+def occurrences(values: Iterable[object] | Mapping[Any, int], where: str) -> dict[Any, int]:
+    """How often each value occurs, None left out. Raises InvalidArgument for values of several types, which would count as
+    one value where they are equal, such as 1, 1.0 and True."""
+    if isinstance(values, Mapping):
+        kept = {value: number for value, number in values.items() if value is not None}
+        return {value: _count(value, number) for value, number in kept.items()}
+    kinds: dict[type, None] = {}
+
+    def watched() -> Iterator[object]:
+        for value in present(values):
+            kinds[type(value)] = None
+            yield value
+
+    try:
+        counts = Counter(watched())
+    except TypeError as exc:  # of a list, for example
+        raise InvalidArgument(f"{where} takes no such values: {exc}") from exc
+    if len(kinds) > 1:
+        one, other, *_ = kinds
+        raise InvalidArgument(f"{where} takes values of one type, found {one.__name__} and {other.__name__}")
+    return counts
+
+
+def _count(value: object, number: Any) -> int:
+    plain = number.__index__() if hasattr(number, "__index__") else number  # of numpy's integers too
+    return whole(f"how often {value!r:.100} occurs", plain, 0, _COUNT_MAX)
 
 
 def _text(value: bytes, where: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,6 +81,24 @@ def test_the_bytes_are_those_of_spark() -> None:
     assert found == top_k.frequent(top_k.build(texts, 6), 9, "string")
     assert top_k.frequent(SPARK_EMPTY_TOP_K, 9, "string") == top_k.frequent(top_k.build([]), 9, "string") == []
     assert bloom.build([12, None]) == bloom.build(["12"]) != bloom.build(["13"])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1, True], [1, 1.0], [1.0, 1], ["a", b"a"], [[1]], {"a": -1}, {"a": 1.5}, {"a": None}, {"a": "x"}, {"a": 1 << 63}],
+    ids=str,
+)
+def test_what_can_not_be_counted_is_refused(values: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        count_min.build(values, 0.1, 0.9, 1)
+    with pytest.raises(InvalidArgument):
+        top_k.build(values)
+
+
+def test_counts_may_be_of_any_integer_type() -> None:
+    counts = Counter({"a": 2, "b": 1})
+    assert top_k.build({"a": np.int64(2), "b": True}) == top_k.build(counts) == top_k.build(["a", None, "b", "a"])
+    assert count_min.build({"a": np.int64(2), "b": True}, 0.1, 0.9, 1) == count_min.build(counts, 0.1, 0.9, 1)
 
 
 def test_what_is_no_such_sketch_is_refused() -> None:
