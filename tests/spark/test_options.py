@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument, InvalidName, MissingExtra, ScopeRenamed, StreamNotFound, StreamRenamed
@@ -216,6 +216,18 @@ def test_a_query_goes_on_when_its_stream_is_renamed(tmp_path: Path) -> None:
         assert reader.reportLatestOffset() == end
         batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
         assert sorted(n for batch in batches for n in batch.column("n").to_pylist()) == list(range(10))
+
+
+def test_the_tail_is_reported_of_a_restarted_query_too(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        options = {"path": store.url, "stream": "s/in"}
+        reader, restarted = (stream_reader(options, schema(options)) for _ in range(2))
+        assert isinstance(reader, StreamReader) and isinstance(restarted, StreamReader)
+        start = reader.initialOffset()
+        write(store, 0, 10)
+        end = restarted.latestOffset(start, ReadMaxRows(5))  # Spark asks a restarted query for no initial offset
+        tail = reader.latestOffset(start, ReadAllAvailable())
+        assert end != tail == reader.reportLatestOffset() == restarted.reportLatestOffset()
 
 
 def test_checkpoints_lie_in_any_folder_and_nothing_but_them_is_removed(tmp_path: Path) -> None:

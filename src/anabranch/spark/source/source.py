@@ -242,6 +242,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: ReadOptions, names: tuple[str, ...], types: Mapping[str, str]) -> None:
         super().__init__(options, names, types)
         self._first: SourceOffset | None = None
+        self._latest_start: SourceOffset | None = None  # of a batch; Spark asks no restarted query for the first one
         self._end: StreamCut | None = None
         self._idle = False
         self._available_now = False
@@ -275,7 +276,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         Waits for new events, unless the previous call returned some. In that case Spark only asks whether to run the
         batch without events that closes windows, and waiting would delay results.
         """
-        offset = SourceOffset.from_json(start)
+        offset = self._latest_start = SourceOffset.from_json(start)
         follower = self._followed()
         if follower is not None:
             followed = follower.end_of_batch(offset)
@@ -314,9 +315,8 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def reportLatestOffset(self) -> _Offset | None:  # noqa: N802
         """The tail, from which Spark's progress computes the query's lag."""
-        if self._first is None:
-            return None
-        return self._first.at(cuts.tail_cut(self._view(self._first.cut.stream))).to_json()
+        known = self._latest_start or self._first
+        return None if known is None else known.at(cuts.tail_cut(self._view(known.cut.stream))).to_json()
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         """Spark's API. Raises Truncated if the stream's head is after the start and `failOnDataLoss` is not false."""
