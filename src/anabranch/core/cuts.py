@@ -119,6 +119,12 @@ def resolve(view: StreamView, cut: StreamCut | Edge) -> StreamCut:
     return check_cut(view, cut)
 
 
+def check_stream(view: StreamView, cut: StreamCut) -> None:
+    """Raise InvalidCut if the cut belongs to another stream."""
+    if cut.stream != view.info.id:
+        raise InvalidCut(f"the cut belongs to stream {cut.stream:016x}, not to '{view.info.name}'")
+
+
 def check_cut(view: StreamView, cut: StreamCut) -> StreamCut:
     """Return `cut` if it is a place in this stream where reading can start or end.
 
@@ -126,8 +132,7 @@ def check_cut(view: StreamView, cut: StreamCut) -> StreamCut:
     not cover the key space exactly once, or holds a segment together with one that must be read before it. Raises
     Truncated if it is before the head.
     """
-    if cut.stream != view.info.id:
-        raise InvalidCut(f"the cut belongs to stream {cut.stream:016x}, not to '{view.info.name}'")
+    check_stream(view, cut)
     below = False
     for segment, offset in cut:
         if segment not in view.segments:

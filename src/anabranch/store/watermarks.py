@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from anabranch import limits
+from anabranch.core.cuts import check_stream
 from anabranch.core.display import Displayed
 from anabranch.core.watermarks import TimeCodec, TimeState, TimeWindow, Watermark, WatermarkStatus
 from anabranch.errors import InvalidArgument, ScopeNotFound, StreamNotFound
@@ -85,7 +86,9 @@ class StoreWatermarks(Displayed):
     def window(self, stream: str | StreamName | StreamId, position: StreamCut) -> TimeWindow:
         """The known bounds of event time at a position; see `TimeWindow`. Raises StreamNotFound, InvalidCut."""
         self._parts.check_open()
-        found = self._marks(self._streams.view(stream).info.id)
+        view = self._streams.view(stream)
+        check_stream(view, position)
+        found = self._marks(view.info.id)
         return TimeWindow() if found is None else found.window(position)
 
     def note(self, stream: StreamId, writer: str, time_us: Micros | None) -> None:

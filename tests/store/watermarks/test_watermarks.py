@@ -8,7 +8,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.errors import InvalidArgument, NotFound, StreamNotFound, TransactionAborted
+from anabranch.errors import InvalidArgument, InvalidCut, NotFound, StreamNotFound, TransactionAborted
 from anabranch.model.times import to_micros
 from anabranch.store import Store
 from anabranch.streams.companions.api import Companions
@@ -135,6 +135,16 @@ def test_the_idle_time_is_set_per_stream(anywhere: Store) -> None:
             anywhere.watermarks.idle("s/a", too_short)
     with pytest.raises(StreamNotFound):
         anywhere.watermarks.idle("s/nowhere")
+
+
+def test_a_window_at_a_cut_of_another_stream_is_refused(anywhere: Store) -> None:
+    anywhere.streams.create("s/b")
+    elsewhere = anywhere.cuts.tail("s/b")
+    with anywhere.writer("s/a") as writer:
+        for _ in range(2):  # before a time was noted, and after
+            with pytest.raises(InvalidCut, match="belongs to stream"):
+                anywhere.watermarks.window("s/a", elsewhere)
+            writer.note_time(10)
 
 
 def test_a_writer_notes_no_time_before_its_last(store: Store) -> None:
