@@ -66,9 +66,9 @@ def test_the_bound_of_a_window_is_a_time_and_no_number() -> None:
 
 
 def test_calls_that_would_grow_without_bound_are_refused() -> None:
-    deep = "REGEXP_EXTRACT(" * 40 + "x" + ", 'a')" * 40
-    with pytest.raises(InvalidSql, match="nested too deeply"):
-        translate(f"SELECT {deep} FROM s", "flink", options=DialectOptions("iot"))
+    for deep in ("REGEXP_EXTRACT(" * 40 + "x" + ", 'a')" * 40, "CAST(" * 40 + "x" + " + 0.5 AS INT)" * 40):
+        with pytest.raises(InvalidSql, match="nested too deeply"):
+            translate(f"SELECT {deep} FROM s", "flink", "query", DialectOptions("iot"))
 
 
 def _translated() -> list[tuple[str, str]]:

@@ -32,12 +32,7 @@ class WrittenCall:
 
     def either(self, duckdb: str, spark: str) -> str:
         """The SQL of a pipeline or of a query."""
-        written = spark if self.pipeline else duckdb
-        if len(written) > limits.SQL_BYTES_MAX:
-            raise NotTranslated(
-                "calls are nested too deeply to be translated; write some of them as statements of their own"
-            )
-        return written
+        return _not_too_long(spark if self.pipeline else duckdb)
 
     def expect(self, least: int, most: int | None = None, *, example: str) -> None:
         """Raises NotTranslated for another number of arguments."""
@@ -95,7 +90,7 @@ Writers = dict[str, dict[str, Writer]]
 def sql_of(node: exp.Expr, *, pipeline: bool) -> str:
     """A part of a statement as SQL, in one line. Raises NotTranslated for what the target has not."""
     try:
-        return node.sql(
+        written = node.sql(
             dialect="spark" if pipeline else "duckdb",
             comments=False,
             normalize_functions=False,
@@ -103,6 +98,14 @@ def sql_of(node: exp.Expr, *, pipeline: bool) -> str:
         )
     except UnsupportedError as exc:
         raise NotTranslated(str(exc)) from exc
+    return _not_too_long(written)
+
+
+def _not_too_long(written: str) -> str:
+    """What is written of a call may hold an argument several times, and so grow with each call around it."""
+    if len(written) > limits.SQL_BYTES_MAX:
+        raise NotTranslated("this is nested too deeply to be translated; write a part of it as a statement of its own")
+    return written
 
 
 def quoted(text: str, *, pipeline: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import NotTranslated
+from anabranch.query.dialects.calls import NotTranslated, sql_of
 from anabranch.query.dialects.texts import trim
 from anabranch.query.dialects.times import seconds_since_1970
 from anabranch.query.dialects.written_calls import CALL_KINDS, WITHOUT_FRACTION, write_call
@@ -196,7 +196,7 @@ def _is_whole(node: exp.Expr) -> bool:
 def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
     """A cast of a number with a fraction, for which the dialect's rule and that of DuckDB or Spark differ. What the type is
     is known when the query runs only."""
-    value = cast.this.sql(dialect="spark" if pipeline else "duckdb")
+    value = sql_of(cast.this, pipeline=pipeline)
     kept = cast.copy()
     kept.set("this", exp.Var(this=value))
     if not pipeline and dialect in _CUTS_OFF:

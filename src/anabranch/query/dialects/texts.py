@@ -166,7 +166,11 @@ TEXTS: Final[Writers] = together(
     of_all("risingwave materialize snowflake", "SPLIT_PART", _split_part),
     of_all("trino", "SPLIT_PART", partial(_split_part_or_null, first=1, of_empty=True)),
     of_all("flink", "SPLIT_INDEX", partial(_split_part_or_null, first=0, of_empty=False)),
-    of_all("azure", "CHARINDEX", partial(refused, instead="x LIKE '%a%': its case of letters is not known to matter")),
+    of_all(
+        "azure",
+        "CHARINDEX",
+        partial(refused, instead="x LIKE '%a%': whether it minds the case of letters is not documented"),
+    ),
     of_all("flink", "REGEXP", _matches),
     of_all("risingwave materialize", "~", _matches),
     of_all("trino", "REGEXP_LIKE", _matches),
