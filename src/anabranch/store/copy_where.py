@@ -88,7 +88,7 @@ class FilteredCopies:
 
 def _label(where: str | None, keys: Sequence[Any]) -> str:
     """The filter in the text of a request, which does not depend on the stream."""
-    if isinstance(keys, str) or not isinstance(keys, Sequence):
+    if isinstance(keys, str | bytes | bytearray) or not isinstance(keys, Sequence):
         raise InvalidArgument(f"keys= takes a list of routing keys, got {keys!r:.100}")
     return json.dumps([where, *([key_text(key) for key in keys],) * bool(keys)])
 

@@ -201,12 +201,16 @@ class StoreStreams(ReplacingStreams):
         request: str | None = None,
     ) -> JoinResult:
         """As `Streams.stitch`, also into a stream of the store `to`. With `deduplicate` it leaves out events that
-        repeat another one in all these columns; `prefer` says which sources' events are kept. Both copy the bytes too;
+        repeat another one in all these columns; `prefer` says which sources' events are kept then. Both copy the bytes too;
         see `Jobs.stitch`. Sources may be in several stores: one that is not in this store is given as `InStore`.
         Without `keep_sources` they are deleted once the new stream exists. In another store that is a separate
         transaction, which raises Conflict if they were written to meanwhile."""
         if isinstance(sources, str | StreamName | StreamRange):
             raise InvalidArgument(f"expected a list of streams or ranges to stitch, got '{sources}' alone")
+        if prefer and not deduplicate:
+            raise InvalidArgument(
+                "prefer= chooses which of several repeated events to keep: pass the columns to compare as deduplicate="
+            )
         here = [each for each in sources if not isinstance(each, InStore)]
         if to is None and not deduplicate and len(here) == len(sources):  # reads no events
             return super().stitch(here, into=into, keep_sources=keep_sources, request=request)

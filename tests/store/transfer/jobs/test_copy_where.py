@@ -239,6 +239,8 @@ def test_keys_and_a_condition_both_hold(store: Store) -> None:
     pages(store)
     store.streams.copy("s/x", "s/y", keys=["a", "b"], where="n < 20 -- a remark")
     assert sorted(numbers(store, "s/y")) == [n for n in range(20) if key_of(n) in "ab"]
+    with pytest.raises(InvalidArgument, match="takes a list of routing keys, got b'ab'"):
+        store.streams.copy("s/x", "s/z", keys=b"ab")
     with pytest.raises(InvalidArgument, match="takes a list of routing keys, got 'ab'"):
         store.streams.copy("s/x", "s/z", keys="ab")
 

@@ -242,6 +242,8 @@ def test_columns_that_no_stream_has_are_refused(store: Store) -> None:
         store.streams.stitch(["s/a"], into="s/b", deduplicate=["n"], prefer=[1])
     with pytest.raises(InvalidArgument, match="a list of columns"):
         store.streams.stitch(["s/a"], into="s/b", deduplicate="n")
+    with pytest.raises(InvalidArgument, match="as deduplicate="):
+        store.streams.stitch(["s/a"], into="s/b", prefer=[0])
     assert store.jobs.list() == []
 
 
