@@ -189,9 +189,26 @@ def _keeps_all(source: pa.DataType, kind: pa.DataType) -> bool:
         return True  # parsed entirely, or refused
     if types.is_date(source) and types.is_timestamp(kind):
         return True
+    if types.is_nested(source) and types.is_nested(kind) and _keeps_all_within(source, kind):
+        return True
     if not types.is_nested(source) and not types.is_timestamp(source) and plain_type(source) == kind:
         return True
     return bool(wider(source, kind) == kind)
+
+
+def _keeps_all_within(source: pa.DataType, kind: pa.DataType) -> bool:
+    """`_keeps_all` of all types inside nested ones. Lists that are all empty are lists of nulls to Arrow."""
+    types = pa.types
+    if source == kind or types.is_null(source):
+        return True
+    if types.is_struct(source) and types.is_struct(kind):
+        return all(_keeps_all_within(field.type, kind.field(field.name).type) for field in source)
+    if types.is_map(source) and types.is_map(kind):
+        pairs = (source.key_type, kind.key_type), (source.item_type, kind.item_type)
+        return all(_keeps_all_within(*each) for each in pairs)
+    if hasattr(source, "value_type") and types.is_list(kind):
+        return _keeps_all_within(source.value_type, kind.value_type)
+    return not _is_text(source) and not types.is_nested(source) and _keeps_all(source, kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -202,6 +219,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _check_numbers(texts: pa.ChunkedArray, floats: pa.ChunkedArray) -> None:
     if may_be_rounded(floats):
         suspects = rounded_rows(floats)
+        texts = texts.cast(pa.large_string())  # Arrow can't filter a view
         for text, value in zip(texts.filter(suspects).to_pylist(), floats.filter(suspects).to_pylist(), strict=True):
             if changed_number(text, value):
                 raise InvalidArgument(f"{text} would become {value!r}")
@@ -212,15 +230,31 @@ def _check_round_trip(column: pa.ChunkedArray, found: pa.ChunkedArray) -> None:
         back = found.cast(column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         raise InvalidArgument(f"{column.type} can't be kept exactly as {found.type}") from exc
-    if column.equals(back):
-        return
     if pa.types.is_nested(column.type):
-        raise InvalidArgument(f"some value of {column.type} can't be kept exactly as {found.type}")
-    changed = pc.fill_null(pc.not_equal(column, back), False)
-    if pa.types.is_floating(column.type):
-        changed = pc.and_(changed, pc.invert(pc.fill_null(pc.and_(pc.is_nan(column), pc.is_nan(back)), False)))
-    if (row := pc.index(changed, True).as_py()) >= 0:
+        if not _is_same(column, back):
+            raise InvalidArgument(f"some value of {column.type} can't be kept exactly as {found.type}")
+    elif not column.equals(back) and (row := pc.index(_changed(column, back), True).as_py()) >= 0:
         raise InvalidArgument(f"{column[row].as_py()} would become {found[row].as_py()}")
+
+
+def _changed(column: pa.ChunkedArray, back: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The rows of a column, not a nested one, that differ. NaN equals NaN."""
+    changed = pc.fill_null(pc.not_equal(column, back), False)
+    if not pa.types.is_floating(column.type):
+        return changed
+    return pc.and_(changed, pc.invert(pc.fill_null(pc.and_(pc.is_nan(column), pc.is_nan(back)), False)))
+
+
+def _is_same(column: pa.ChunkedArray, back: pa.ChunkedArray) -> bool:
+    """True if no value of a column was changed by casts, which keep lengths and nulls. NaN equals NaN."""
+    kind = column.type
+    if column.equals(back):
+        return True
+    if pa.types.is_struct(kind):
+        return all(_is_same(*(pc.struct_field(each, [i]) for each in (column, back))) for i in range(kind.num_fields))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _is_same(pc.list_flatten(column), pc.list_flatten(back))
+    return bool(pa.types.is_floating(kind)) and not pc.any(_changed(column, back)).as_py()
 
 
 def narrow_limit(kind: pa.DataType) -> float | None:

@@ -92,7 +92,10 @@ class TransactionWriter:
 
     def write(self, event: Any, *, key: Any = None, time: datetime | int | str | None = None) -> None:
         """Accept one event, as `Writer.write` does. Raises SchemaMismatch, InvalidKey, TooLarge, TransactionAborted,
-        Closed, StoreUnavailable: then this event is not accepted, and those before it still are."""
+        Closed, StoreUnavailable: then this event is not accepted, and those before it still are.
+
+        What only Arrow can tell, such as an integer out of its column's range, is refused when the event is staged: by a
+        later write, a flush or the commit. The transaction can then only be aborted."""
         row = self._raw_row(event, key, time) if self._checker is None else self._typed_row(event, key, time)
         size = len(row["payload"]) if self._checker is None else self._checker.bytes_of(row)
         if size > self._runtime.settings.large_event_bytes_max:

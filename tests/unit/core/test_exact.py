@@ -91,9 +91,53 @@ def test_a_cast_that_keeps_every_value_is_made(
     assert cast(values, source, kind) == wanted
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.int8(), TIME_TYPE, pa.decimal128(5, 2), pa.list_(pa.float32()), pa.struct([("x", pa.date32())])],
+)
+def test_lists_that_are_all_empty_and_fields_that_are_all_null_are_kept(kind: pa.DataType) -> None:
+    assert cast([[], None], pa.list_(pa.null()), pa.list_(kind)) == [[], None]
+    assert cast([[None]], pa.list_(pa.null()), pa.list_(kind)) == [[None]]
+    assert cast([{"a": None}], pa.struct([("a", pa.null())]), pa.struct([("a", kind)])) == [{"a": None}]
+    assert cast([[[]]], pa.large_list(pa.list_(pa.null())), pa.list_(pa.list_(kind))) == [[[]]]
+
+
+def test_nested_values_are_still_kept_or_refused() -> None:
+    for source, kind, value in (
+        (pa.float64(), pa.float32(), 0.1),
+        (pa.int64(), pa.float64(), (1 << 53) + 1),
+        (pa.string(), pa.float64(), "9007199254740993"),
+        (pa.decimal128(20, 0), pa.float64(), Decimal((1 << 53) + 1)),
+    ):
+        for wrap in (pa.list_, lambda each: pa.struct([("a", each)])):
+            values: list[Any] = [[value]] if wrap is pa.list_ else [{"a": value}]
+            with pytest.raises((InvalidArgument, pa.ArrowInvalid)):
+                cast(values, wrap(source), wrap(kind))
+
+
+def test_texts_in_arrows_views_are_checked_too() -> None:
+    assert cast(["1.5", "9007199254740992"], pa.string_view(), pa.float64()) == [1.5, float(1 << 53)]
+    with pytest.raises(InvalidArgument, match="9007199254740993 would become"):
+        cast(["9007199254740993"], pa.string_view(), pa.float64())
+
+
 def test_missing_numbers_stay_missing_and_are_no_change() -> None:
     (nan,) = cast([float("nan")], pa.float64(), pa.float32())
     assert nan != nan
+    for kind, value in (
+        (pa.list_, [float("nan"), 0.5, None]),
+        (pa.large_list, [float("nan"), 0.5, None]),
+        (lambda each: pa.struct([("a", pa.list_(each))]), {"a": [0.5, float("nan")]}),
+    ):
+        assert repr(
+            cast([value, None], kind(pa.float64()), (pa.list_ if kind is pa.large_list else kind)(pa.float32()))
+        ) == repr([value, None])
+        with pytest.raises(InvalidArgument, match="can't be kept"):
+            cast(
+                [value, {"a": [0.1]} if isinstance(value, dict) else [0.1]],
+                kind(pa.float64()),
+                (pa.list_ if kind is pa.large_list else kind)(pa.float32()),
+            )
 
 
 @given(st.lists(st.integers(-(1 << 80), 1 << 80)))
