@@ -208,7 +208,8 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         self._publish_batch(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Give up what was staged, which was never visible."""
+        """Give up what was staged, which was never visible. If all tasks have failed, their lease is not known here: it
+        expires within `limits.JOB_LEASE_US`."""
         del batchId
         self._leave(messages)
 

@@ -165,7 +165,10 @@ class OwnStaging:
 
     def leave(self, partitions: Sequence[StagedPartition]) -> None:
         """See `JobStaging.leave`. The collector removes what was not published."""
-        for lease in {each.lease.id: each.lease for each in partitions if each.lease is not None}.values():
+        leases = {each.lease.id: each.lease for each in partitions if each.lease is not None}
+        if self._lease is not None and not leases:  # of a job whose tasks have all failed
+            leases[self._lease.id] = self._lease
+        for lease in leases.values():
             self.hold(lease).__exit__(None, None, None)
 
     def hold(self, lease: Lease) -> HeldLease:
