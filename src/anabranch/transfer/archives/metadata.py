@@ -77,6 +77,17 @@ def write_metadata(blobs: Blobs, place: str, archive: Archive, sign: str | None)
     return FoundArchive(place, archive, digest, signed_by)
 
 
+def is_archive(blobs: Blobs) -> bool:
+    """True if a place holds the metadata of an archive, be it damaged or not."""
+    if not 0 < (blobs.size(METADATA) or 0) <= limits.METADATA_BYTES_MAX:
+        return False
+    try:
+        whole = parse_json(blobs.get(METADATA).to_pybytes())
+    except ValueError:
+        return False
+    return isinstance(whole, dict) and whole.get("anabranch") == "archive"
+
+
 def read_metadata(blobs: Blobs, place: str, *, trusted: str | None = None) -> FoundArchive:
     """The archive in a place. `trusted` names a PEM file with a public key; the archive must be signed with its private
     key.

@@ -27,6 +27,7 @@ from anabranch.transfer.archives.export import (
 )
 from anabranch.transfer.archives.format import ArchivedStream
 from anabranch.transfer.archives.metadata import FoundArchive, listing_flaws, read_metadata, refuse_flaws, signing_key
+from anabranch.transfer.archives.nesting import require_none_inside, require_outside
 from anabranch.transfer.archives.plan import plan_archive
 from anabranch.transfer.jobs.archived_files import put_archive_plans
 from anabranch.transfer.jobs.import_archive import target_of
@@ -140,6 +141,7 @@ class ArchiveJobs(ABC):
             signing_key(options["sign"])
         with job_store.catalog.reading() as txn:  # before a folder is created, since the name may not exist
             plans = [plan_archive(txn, each) for each in choose(txn)]
+        require_outside(url, job_store.open_location)
         with job_store.open_location(url, create=True) as (blobs, place):
             requested = JobRow(
                 "", ARCHIVE, place, (), job_store.place, options, Micros(0), source=source, members=len(plans)
@@ -148,6 +150,7 @@ class ArchiveJobs(ABC):
                 begun, existing = _archived_to(txn, requested), None
             if begun is None:  # else the files there are the job's own
                 existing = earlier_archive(blobs, place, run_options.request)
+                require_none_inside(blobs, place)
                 require_own_files(blobs, place, [plan.folder for plan in plans])
 
         def act(txn: Writing, ident: str, now: Micros) -> JobRow:

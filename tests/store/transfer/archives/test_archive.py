@@ -218,6 +218,50 @@ def key_file(folder: Path) -> str:
     return f"file:{file}"
 
 
+# no archive lies in another one
+
+
+def test_an_archive_inside_another_one_or_around_one_is_refused(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    outer = tmp_path / "outer"
+    store.archives.create("iot/x", outer)
+    (folder,) = (path for path in outer.iterdir() if path.is_dir())
+    monkeypatch.chdir(outer)
+    (tmp_path / "link").symlink_to(outer)
+    for url in (outer / "sub", outer / "a/b", folder, outer.as_uri() + "/sub", "sub", tmp_path / "link" / "sub"):
+        with pytest.raises(InvalidArgument, match=f"is inside the archive {outer}; give a folder"):
+            store.archives.create("iot/x", url)
+        with pytest.raises(InvalidArgument, match="is inside the archive"):
+            store.archives.create_scope("iot", url)
+    assert not (outer / "sub").exists()
+    assert list(ab.verify_archive(outer)) == []
+
+    store.archives.create("iot/x", tmp_path / "around" / folder.name)
+    with pytest.raises(InvalidArgument, match=f"has an archive inside it, in {folder.name}; give an empty folder"):
+        store.archives.create("iot/x", tmp_path / "around")
+    assert list(ab.verify_archive(tmp_path / "around" / folder.name)) == []
+
+
+def test_a_file_of_the_name_that_is_no_archive_is_no_obstacle(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    for text in ("", "[]", '{"pages": 3}', "{", "\udcff"):
+        (tmp_path / METADATA).write_bytes(text.encode("utf-8", "surrogateescape"))
+        store.archives.create("iot/x", tmp_path / f"sub{len(text)}{text[:1].isascii()}")
+
+
+def test_archives_in_a_bucket_are_kept_apart_too(store: Store) -> None:
+    fill(store)
+    base, _, options = s3_server.fresh_url().partition("?")
+    store.archives.create("iot/x", f"{base}/outer?{options}")
+    with pytest.raises(InvalidArgument, match=f"{base}/outer/a/b.* is inside the archive {base}/outer"):
+        store.archives.create("iot/x", f"{base}/outer/a/b?{options}")
+    with pytest.raises(InvalidArgument, match="has an archive inside it, in outer"):
+        store.archives.create("iot/x", f"{base}?{options}")
+    store.archives.create("iot/x", f"{base}/outer2?{options}")
+
+
 # the files are plain Parquet
 
 
