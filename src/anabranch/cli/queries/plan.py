@@ -1,4 +1,4 @@
-"""Shows what an upgrade of a query would do with each of its statements."""
+"""Shows what an upgrade or rollback of a query would do with each of its statements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
     from anabranch.store import Store
 
-PlanOption = Annotated[bool, typer.Option("--plan", help="Show what the upgrade would do, and change nothing.")]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Show what would happen to each statement, and change nothing.")]
 
 
 def upgrade_plan(
@@ -38,7 +38,7 @@ def upgrade_plan(
 
 
 def print_plan(found: UpgradePlan, as_json: bool) -> None:
-    """Print what the upgrade would do with each statement."""
+    """Print what the upgrade or rollback would do with each statement."""
     from dataclasses import asdict
 
     if as_json:
