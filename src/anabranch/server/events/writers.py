@@ -110,13 +110,10 @@ class SharedWriters:
             if opening is None:
                 opening = self._loop.run_in_executor(self._threads, self._store.writer, info.name)
                 self._opening[info.id] = opening
-                opening.add_done_callback(lambda _: self._opening.pop(info.id, None))
-            writer = await asyncio.shield(opening)
+                opening.add_done_callback(partial(self._opened, info))
+            await asyncio.shield(opening)
             held = self._writers.get(info.id)
-            if held is None and writer.stream_id == info.id:
-                held = self._keep(info, writer)
-            elif held is None:  # the name was given to another stream meanwhile
-                self._close(writer)
+            if held is None:  # the name was given to another stream meanwhile
                 raise StreamNotFound(str(info.name))
         if held.schema_version != info.schema_version:
             held.decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
@@ -164,13 +161,23 @@ class SharedWriters:
                 *(self._loop.run_in_executor(self._threads, _close_quietly, each.writer) for each in writers)
             )
 
-    def _keep(self, info: StreamInfo, writer: Writer) -> SharedWriter:
+    def _opened(self, info: StreamInfo, opening: asyncio.Future[Writer]) -> None:
+        """Keep the writer that was opened, also if those who wait for it were cancelled."""
+        self._opening.pop(info.id, None)
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        writer = opening.result()
+        if writer.stream_id == info.id:
+            self._keep(info, writer)
+        else:
+            self._close(writer)
+
+    def _keep(self, info: StreamInfo, writer: Writer) -> None:
         while len(self._writers) >= limits.HTTP_WRITERS_MAX:
             oldest = next(iter(self._writers))
             self._close(self._writers.pop(oldest).writer)
         decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
-        made = self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version, self._loads)
-        return made
+        self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version, self._loads)
 
     def _close(self, writer: Writer) -> None:
         self._loop.run_in_executor(self._threads, _close_quietly, writer)

@@ -16,6 +16,7 @@ from anabranch.model.ids import StreamId
 from anabranch.reading.bounds import Place
 from anabranch.reading.reader import Reader
 from anabranch.security.guard import Principal
+from anabranch.server.abandoned import closed_with
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
 from anabranch.server.events.page import rate_of
@@ -38,7 +39,8 @@ def read(
         sender: Sender = PlainSender(reader)
     else:
         sender = CompactSender(reader, skipped, tells_tail=tells_tail)
-    return sender.schema, _batches(broker, principal, reader, command, over, sender, tells_tail=tells_tail)
+    batches = _batches(broker, principal, reader, command, over, sender, tells_tail=tells_tail)
+    return sender.schema, closed_with(batches, reader.close)
 
 
 def _open(broker: Broker, command: v1.ReadCommand) -> Reader:

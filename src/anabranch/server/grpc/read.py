@@ -10,6 +10,7 @@ from anabranch.errors import Closed, InvalidArgument
 from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamInfo
 from anabranch.reading.bounds import cut_behind
+from anabranch.server.abandoned import open_in_thread
 from anabranch.server.events.page import Range, open_range, place, rate_of, time_kind_of
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.server.grpc.errors import draining
@@ -23,7 +24,7 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
     front = call.front
     asked = _range_of(request, info)
     part = partial(encode, raw=info.schema.raw, columns=None, meta=asked.meta)
-    reader = await front.run(lambda: open_range(front.store, info, asked))
+    reader = await open_in_thread(front.threads, lambda: open_range(front.store, info, asked))
     left, parts = asked.limit, PacedParts(asked.rate, front.tails.closing)
     position = reader.position
     try:

@@ -18,6 +18,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import cut_behind
 from anabranch.reading.reader import Reader
+from anabranch.server.abandoned import closed_with, open_in_thread
 from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, shown_batch
 from anabranch.server.events.page import EventPage, Range, open_range, rate_of, read_page, time_kind_of
 from anabranch.server.events.row_encoder import encode_rows
@@ -50,12 +51,11 @@ async def read(call: HttpCall) -> Response:
         raise InvalidArgument("a page can't have a rate: omit limit, and request ndjson, arrow or parquet")
     if form == "json" and asked.limit is None:
         asked = asked._replace(limit=limits.HTTP_PAGE_EVENTS)
-    reader = await call.front.run(lambda: open_range(call.front.store, call.info, asked))
     if asked.limit is not None:
-        return await _page(call, reader, asked, form)
-    return StreamingResponse(
-        _whole(call, reader, form, asked), media_type=TYPES[form], headers={"Anabranch-From": str(reader.position)}
-    )
+        return await _page(call, asked, form)
+    reader = await open_in_thread(call.front.threads, lambda: open_range(call.front.store, call.info, asked))
+    events = closed_with(_whole(call, reader, form, asked), reader.close)
+    return StreamingResponse(events, media_type=TYPES[form], headers={"Anabranch-From": str(reader.position)})
 
 
 def wanted_form(call: HttpCall, *, default: str) -> str:
@@ -108,12 +108,12 @@ def time_kind(call: HttpCall) -> TimeKind:
 # a page
 
 
-async def _page(call: HttpCall, reader: Reader, asked: Range, form: str) -> Response:
+async def _page(call: HttpCall, asked: Range, form: str) -> Response:
     assert asked.limit is not None, "a page has a limit"
     limit = asked.limit
 
     def work() -> tuple[bytes, EventPage]:
-        with reader:
+        with open_range(call.front.store, call.info, asked) as reader:
             page = read_page(reader, limit)
             return _encoded_page(page, reader.schema, asked, form, _next_link(call, page)), page
 

@@ -17,6 +17,7 @@ from anabranch.model.stream import StreamInfo
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import Place
 from anabranch.reading.reader import Reader
+from anabranch.server.abandoned import open_in_thread
 from anabranch.server.tail.paced import PacedParts
 from anabranch.server.tail.shared import SharedTail, TailBatch, TailEnded, TailPassed
 from anabranch.store.facade import Store
@@ -51,9 +52,12 @@ class SharedTails:
         """Run something in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def read(self, info: StreamInfo, start: StreamCut, end: StreamCut) -> Reader:
+    async def read(self, info: StreamInfo, start: StreamCut, end: StreamCut) -> Reader:
         """A reader of the history between two cuts."""
-        return self._store.reader(info.name, start=start, end=end, batch_rows=limits.TAIL_ROWS_MAX)
+        return await open_in_thread(
+            self._threads,
+            lambda: self._store.reader(info.name, start=start, end=end, batch_rows=limits.TAIL_ROWS_MAX),
+        )
 
     def leave(self, info: StreamInfo, tail: SharedTail) -> None:
         """A follower has ended. The last one's tail is closed a little later."""
@@ -88,8 +92,9 @@ class SharedTails:
         async with self._opening.setdefault(info.id, asyncio.Lock()):
             tail = self._tails.get(info.id)
             if tail is None or tail.ended:
-                reader: Reader = await self.run(
-                    lambda: self._store.reader(info.name, start=TAIL, follow=True, batch_rows=limits.TAIL_ROWS_MAX)
+                reader = await open_in_thread(
+                    self._threads,
+                    lambda: self._store.reader(info.name, start=TAIL, follow=True, batch_rows=limits.TAIL_ROWS_MAX),
                 )
                 tail = self._tails[info.id] = SharedTail(reader)
         return tail
@@ -183,7 +188,7 @@ class Follower:
             return
         start = self._read_to
         try:
-            reader: Reader = await self._tails.run(lambda: self._tails.read(self._info, start, goal))
+            reader = await self._tails.read(self._info, start, goal)
         except InvalidCut:  # the shared tail has not come as far as this follower yet
             if self._tail.ended:
                 self._number = self._tail.next_number

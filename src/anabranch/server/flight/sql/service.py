@@ -21,6 +21,7 @@ from anabranch.query.names import lists_tables, named_streams
 from anabranch.query.sandbox import QueryLimits
 from anabranch.runtime.ids import token
 from anabranch.security.guard import Principal
+from anabranch.server.abandoned import closed_with
 from anabranch.server.broker import Broker
 from anabranch.server.flight.sql.handles import SqlStatement
 from anabranch.server.flight.sql.listings import answer, schema_of
@@ -78,7 +79,7 @@ class FlightSql:
         statement = self._statement(command)
         cancelled = [False]
         result = self._run(principal, statement, over=lambda: cancelled[0] or over())
-        return result.schema, self._batches(principal, statement, result, cancelled)
+        return result.schema, closed_with(self._batches(principal, statement, result, cancelled), result.close)
 
     def put(self, principal: Principal, descriptor: Any, reader: Any, writer: Any) -> None:
         """DoPut: the parameters of a prepared query."""

@@ -1,0 +1,41 @@
+"""Closes what a call opened, when the caller goes before the call can use it."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Protocol, TypeVar
+
+
+class _Closing(Protocol):
+    def close(self) -> object:
+        """A second call does nothing."""
+        ...
+
+
+C = TypeVar("C", bound=_Closing)
+R = TypeVar("R")
+
+
+async def open_in_thread(threads: Executor, opening: Callable[[], C]) -> C:
+    """Open something in a thread, which can't be stopped: if this task is cancelled meanwhile, what it opens is closed."""
+    opened = asyncio.get_running_loop().run_in_executor(threads, opening)
+    try:
+        return await asyncio.shield(opened)
+    except asyncio.CancelledError:
+        opened.add_done_callback(_close)
+        raise
+
+
+def closed_with(results: R, close: Callable[[], object]) -> R:
+    """The results, a generator. `close` is called when nobody holds it any longer: the `finally` of a generator from which
+    nothing was taken does not run."""
+    weakref.finalize(results, close).atexit = False
+    return results
+
+
+def _close(opened: asyncio.Future[C]) -> None:
+    if not opened.cancelled() and opened.exception() is None:
+        opened.result().close()
