@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,3 +69,29 @@ def test_empty_lines_and_comments_are_no_points() -> None:
 def test_any_text_is_points_or_refusals(text: str) -> None:
     for found in parse_lines(text):
         assert isinstance(found, InfluxPoint | LineRefused)
+
+
+def test_a_text_that_never_ends_costs_no_more_than_reading_it() -> None:
+    text = 'm t="never ends\n' + "cpu,host=a value=1 1\n" * 100_000
+    started = time.process_time()
+    (refused,) = parse_lines(text)
+    assert isinstance(refused, LineRefused) and "unbalanced quotes" in str(refused)
+    assert time.process_time() - started < 10  # it took hours
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("1e999", "invalid float"),
+        ("9" * 5_000 + "i", "value out of range"),
+        ("-" + "9" * 20 + "i", "value out of range"),
+        ("9223372036854775808i", "value out of range"),
+    ],
+)
+def test_a_number_that_no_column_holds_is_refused(value: str, reason: str) -> None:
+    (refused,) = parse_lines(f"m v={value}")
+    assert isinstance(refused, LineRefused) and reason in str(refused)
+
+
+def test_leading_zeros_are_digits_of_no_weight() -> None:
+    assert one(f"m v=-{'0' * 5_000}7i").fields == {"v": -7}

@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from anabranch import limits
+from anabranch.errors import AppendUncertain, Closed, Conflict, DiskFull, StoreUnavailable
+from anabranch.server.events.writers import SharedWriter
 from tests.server.http.influx.data import BEGIN_S
 from tests.server.http.serving import Serving
 
@@ -169,6 +171,34 @@ def test_what_fits_is_written_and_what_does_not_is_named(http: httpx.Client) -> 
     assert 'input field "v" on measurement "typed" is type string, already exists as type float' in error
     assert "unable to parse 'no fields'" in error
     assert [value for _, value in values(http, "SELECT v FROM typed")] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StoreUnavailable("the bucket does not answer"), 503),
+        (DiskFull("no space is left"), 507),
+        (AppendUncertain("no answer"), 500),
+        (Closed("store"), 409),
+        (Conflict("another change came first"), 409),
+    ],
+)
+def test_what_another_attempt_may_cure_is_not_answered_as_the_fault_of_the_points(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
+    """Telegraf drops the points of a request that is answered with 400."""
+    name = f"cured_after_{type(error).__name__}"
+    assert write(http, f"{name} v=1 1000").status_code == 204
+
+    def accept(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SharedWriter, "accept", accept)
+        answer = write(http, f"{name} v=2 2000")
+    assert (answer.status_code, answer.json()["error"]) == (status, str(error))
+    assert write(http, f"{name} v=2 2000").status_code == 204
+    assert [value for _, value in values(http, f"SELECT v FROM {name}")] == [1, 2]
 
 
 def test_points_go_into_a_stream_with_columns_of_its_own(http: httpx.Client, broker: Serving) -> None:

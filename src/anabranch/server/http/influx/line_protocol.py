@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,11 +20,12 @@ _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASC
 _INTEGER: Final = re.compile(r"([+-]?\d+)i", re.ASCII)
 _TIMESTAMP: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _INTEGERS: Final = range(-(1 << 63), 1 << 63)
+_DIGITS_MAX: Final = 19  # of these integers; `int` itself refuses thousands
 # A key or a value of a tag, or a key of a field: up to a character that is not escaped.
 _WORD: Final = re.compile(r"(?:[^\\,= ]|\\.|\\$)*")
 _NAME: Final = re.compile(r"(?:[^\\, ]|\\.|\\$)*")
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_TEXT_FIELD: Final = re.compile(r'="(?:[^"\\]|\\.)*"', re.DOTALL)
+_REST_OF_TEXT: Final = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*"')  # up to the quote that ends it
 _BARE: Final = re.compile(r"[^, ]*")
 
 
@@ -59,14 +61,30 @@ def parse_lines(text: str) -> Iterator[InfluxPoint | LineRefused]:
 
 def _lines(text: str) -> Iterator[str]:
     """The lines. A text field may hold line ends."""
-    held = ""
+    held: list[str] = []
+    inside = False
     for piece in text.split("\n"):
-        held = f"{held}\n{piece}" if held else piece
-        if '="' not in held or '="' not in _TEXT_FIELD.sub("", held):
-            yield held
-            held = ""
+        held.append(piece)
+        inside = _ends_inside(piece, inside)
+        if not inside:
+            yield "\n".join(held)
+            held = []
     if held:
-        yield held
+        yield "\n".join(held)
+
+
+def _ends_inside(piece: str, inside: bool) -> bool:
+    """Whether a text field is still open at the end of the piece; `inside` says so of its beginning."""
+    at = 0
+    while True:
+        if not inside:
+            at = piece.find('="', at) + 2
+            if at < 2:
+                return False
+        rest = _REST_OF_TEXT.match(piece, at)
+        if rest is None:
+            return True
+        inside, at = False, rest.end()
 
 
 class _Line:
@@ -134,14 +152,17 @@ class _Line:
         if not text:
             raise self._refused("missing field value")
         if _NUMBER.fullmatch(text):
-            return float(text)
+            if math.isinf(fraction := float(text)):
+                raise self._refused("invalid float")
+            return fraction
         if whole := _INTEGER.fullmatch(text):
-            number = int(whole[1])
-            if number not in _INTEGERS:
+            number, digits = whole[1], whole[1].lstrip("+-0") or "0"
+            found = int(digits[: _DIGITS_MAX + 1]) * (-1 if number.startswith("-") else 1)
+            if found not in _INTEGERS:
                 raise self._refused(
-                    f'unable to parse integer {number}: strconv.ParseInt: parsing "{number}": value out of range'
+                    f'unable to parse integer {number:.100}: strconv.ParseInt: parsing "{number:.100}": value out of range'
                 )
-            return number
+            return found
         if text in _BOOLEANS:
             return _BOOLEANS[text]
         raise self._refused("invalid number" if text[0] in "+-.0123456789" else "invalid boolean")

@@ -1,7 +1,8 @@
 """`/write`: appends the points of the line protocol. The answer comes once all of them are durable.
 
 A stream is created for a new measurement, and columns are added for new tags and fields, where the caller may do so. Points
-that can't be taken are left out, and the answer says so; it does not undo the others.
+that can't be taken are left out, and the answer says so; it does not undo the others. What another attempt may cure fails the
+request, as clients drop the points of one that is answered with 400: those that were appended are then appended again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from typing import Final
 from starlette.responses import Response
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, InvalidArgument, NotFound, PermissionDenied, RateLimited, StreamExists
+from anabranch.errors import (
+    AnabranchError,
+    Closed,
+    Conflict,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    RateLimited,
+    StreamExists,
+)
 from anabranch.model.stream import StreamInfo
 from anabranch.query.influxql.times import UNITS
 from anabranch.server.events.writers import SharedWriter
@@ -21,7 +31,9 @@ from anabranch.server.http.influx.columns import add_columns, create_stream
 from anabranch.server.http.influx.line_protocol import InfluxPoint, LineRefused, parse_lines
 from anabranch.server.http.influx.points import PointTable
 from anabranch.server.http.problem import HttpRefusal
+from anabranch.wire.errors import status_of
 
+_FAILS_THE_REQUEST: Final = (Closed, Conflict, PermissionDenied, RateLimited)
 _PRECISIONS: Final = ("", "n", "ns", "u", "µ", "ms", "s", "m", "h")
 
 
@@ -42,9 +54,9 @@ async def influx_write(call: HttpCall) -> Response:
     for measurement, found in points.items():
         try:
             table = await _append(call, f"{database}/{measurement}", found, unit)
-        except (PermissionDenied, RateLimited):
-            raise
         except AnabranchError as exc:
+            if isinstance(exc, _FAILS_THE_REQUEST) or status_of(exc).http >= 500:
+                raise
             problems.append(f"{measurement}: {exc}")
             dropped += len(found)
         else:
