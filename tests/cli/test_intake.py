@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -238,6 +239,14 @@ def test_a_line_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(BadInput) as caught:
         list(blocks(b"a\n", *[b"x" * (1 << 20)] * 40))
     assert caught.value.place == "line 2"
+
+
+def test_a_quote_that_is_never_closed_costs_no_more_than_reading_the_file() -> None:
+    started = time.process_time()
+    whole = b'a,b\n1,5" pipe\n' + b"1,2,3,4,5,6,7\n" * 1_500_000
+    pieces = [whole[at : at + (1 << 18)] for at in range(0, len(whole), 1 << 18)]
+    assert sum(block.count for block in blocks(*pieces, quoted=True)) == 1_500_002
+    assert time.process_time() - started < 10  # it took hours
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\r", " \t "])

@@ -136,7 +136,7 @@ class LineBlocks:
         begun = False
         while True:
             parts, fresh, ended, ends = [self._rest], 0, False, False
-            held = len(self._rest)
+            held, open_ = len(self._rest), self._opens(self._rest)
             # A line that spans many blocks is joined once, when it ends, not with each block.
             while (fresh < BLOCK_BYTES or not ends) and held <= LINE_BYTES_MAX and not (ends and self._source.idle()):
                 data = self._source.read()
@@ -145,7 +145,8 @@ class LineBlocks:
                     break
                 parts.append(data)
                 fresh, held = fresh + len(data), held + len(data)
-                ends = ends or b"\n" in data
+                ends = ends or self._last_end(data, open_) > 0
+                open_ ^= self._opens(data)
             whole = b"".join(parts)
             if not begun and whole:
                 whole, begun = whole.removeprefix(b"\xef\xbb\xbf"), True
@@ -160,12 +161,20 @@ class LineBlocks:
             if ended:
                 return
 
-    def _last_end(self, data: bytes) -> int:
-        """Returns the position after the last line end that ends a line."""
+    def _last_end(self, data: bytes, open_: bool = False) -> int:
+        """Returns the position after the last line end that ends a line. `open_` says that the data begins within
+        quotes."""
         end = data.rfind(b"\n") + 1
-        while self._quoted and end and data.count(b'"', 0, end) % 2:
-            end = data.rfind(b"\n", 0, end - 1) + 1
+        open_ ^= self._opens(data, 0, end)
+        while end and open_:
+            before = data.rfind(b"\n", 0, end - 1) + 1
+            open_ ^= self._opens(data, before, end)
+            end = before
         return end
+
+    def _opens(self, data: bytes, start: int = 0, stop: int | None = None) -> bool:
+        """Whether this part of the data opens quotes that it does not close, or closes some that were open."""
+        return self._quoted and data.count(b'"', start, stop) % 2 == 1
 
 
 class BadInput(Exception):
