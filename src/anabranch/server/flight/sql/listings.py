@@ -134,6 +134,15 @@ def _pattern(command: Message, name: str) -> re.Pattern[str]:
     """A pattern of LIKE, in which a backslash makes % and _ plain."""
     if not command.HasField(name):
         return re.compile(".*", re.DOTALL)
-    parts = re.findall(r"\\.|[^\\]|\\", getattr(command, name), re.DOTALL)
-    special = {"%": ".*", "_": "."}
-    return re.compile("".join(special.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
+    fixed = [""]  # what is between the %
+    for part in re.findall(r"\\.|[^\\]|\\", getattr(command, name), re.DOTALL):
+        if part == "%":
+            fixed.append("")
+        else:
+            fixed[-1] += "." if part == "_" else re.escape(part[-1])
+    first, *others = fixed
+    if not others:
+        return re.compile(first, re.DOTALL)
+    # The first place that fits is as good as any other: atomic groups, as trying them all could take for ever.
+    middle = "".join(f"(?>.*?{each})" for each in others[:-1])
+    return re.compile(f"{first}{middle}.*{others[-1]}", re.DOTALL)
