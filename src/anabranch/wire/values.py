@@ -31,6 +31,7 @@ from anabranch.wire.hints import conform, hints_of
 from anabranch.wire.registry import ENUMS, NAMED, TEXTS
 
 TYPE: Final = "$type"
+_DECIMAL_CHARS_MAX: Final = 100  # the widest decimal column holds 76 digits
 _INT_MAX: Final = 1 << 128  # of either sign: more than any key or decimal integer column holds
 
 Json = Any
@@ -294,6 +295,13 @@ def _decode_float(fields: dict[str, Json], depth: int) -> float:
     return float(text)
 
 
+def _decode_decimal(fields: dict[str, Json], depth: int) -> Decimal:
+    text = _text(fields)
+    if len(text) > _DECIMAL_CHARS_MAX:
+        raise InvalidArgument(f"a decimal has {len(text):,} characters, over the limit of {_DECIMAL_CHARS_MAX}")
+    return Decimal(text)
+
+
 def _decode_map(fields: dict[str, Json], depth: int) -> dict[Any, Any]:
     return {key: value for key, value in _items(fields, depth)}  # noqa: C416 - also refuses items that are not pairs
 
@@ -356,7 +364,7 @@ _DECODERS: Final[Mapping[str, Callable[[dict[str, Json], int], Any]]] = {
     "date": lambda fields, depth: date.fromisoformat(_text(fields)),
     "time": lambda fields, depth: time.fromisoformat(_text(fields)),
     "timedelta": lambda fields, depth: timedelta(microseconds=conform(fields["us"], int, "us")),
-    "decimal": lambda fields, depth: Decimal(_text(fields)[:100]),
+    "decimal": _decode_decimal,
     "uuid": lambda fields, depth: UUID(_text(fields)),
     "Handle": _decode_handle,
     "ThisStore": lambda fields, depth: ThisStore(),
