@@ -62,6 +62,15 @@ def test_a_query_is_deployed_by_its_sql_and_again_by_what_changed(http: httpx.Cl
     assert [info.name for info in store.queries.list()] == ["means"]
 
 
+def test_parameters_in_the_address_beside_a_json_body_are_refused(http: httpx.Client, store: Store) -> None:
+    refused = http.put(f"{MEANS}?start=false&trigger=5s", json={"sql": SQL})
+    assert refused.status_code == 400
+    assert refused.json()["detail"] == (
+        "with a body in JSON, put 'start', 'trigger' into the body instead of the query string"
+    )
+    assert store.queries.list() == []
+
+
 def test_a_query_says_why_it_has_no_hot_standby(http: httpx.Client, store: Store) -> None:
     assert http.put(MEANS, json={"sql": SQL, "standby": "hot"}).json()["standby_refused"] is None
     (row,) = hosting.queries(store.catalog)

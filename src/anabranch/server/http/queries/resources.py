@@ -81,6 +81,9 @@ async def put_query(call: HttpCall) -> Response:
     """Deploy a query, or a new version of it. The body is its SQL, with the rest in the address, or a JSON object."""
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(call.request.receive, call.request.scope["headers"])
+    if kind == _JSON and call.request.query_params:
+        names = ", ".join(f"'{name}'" for name in call.request.query_params)
+        raise InvalidArgument(f"with a body in JSON, put {names:.200} into the body instead of the query string")
     members = _members(parse_bytes(body)) if kind == _JSON else _of_address(call, body)
     arguments = _arguments(members, (*_OF_VERSION, *_OF_RUN))
     if (template := arguments.pop("template", None)) is not None:
