@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import trustme
 import uvicorn
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
@@ -138,6 +139,50 @@ def test_changed_files_are_loaded_and_broken_ones_are_not(files: TlsFiles, autho
     watch.close()
 
 
+def test_a_change_whose_use_failed_is_used_at_the_next_look(files: TlsFiles, authority: trustme.CA) -> None:
+    used: list[TlsMaterial] = []
+
+    def use(material: TlsMaterial) -> None:
+        used.append(material)
+        if len(used) == 1:
+            raise InvalidArgument("too many open files")
+
+    watch = TlsWatch(files, Runtime(), use)
+    put(files.certificate.parent, authority.issue_cert("localhost"))
+    with pytest.raises(InvalidArgument):
+        watch.look()
+    watch.look()
+    watch.look()
+    assert used == [watch.material] * 2
+    watch.close()
+
+
+def test_a_change_while_the_files_are_first_read_is_noticed(
+    files: TlsFiles, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_and_change(files: TlsFiles, *, now: Micros) -> TlsMaterial:
+        loaded = load_tls(files, now=now)
+        put(files.certificate.parent, authority.issue_cert("localhost"))
+        return loaded
+
+    changes: list[TlsMaterial] = []
+    with monkeypatch.context() as patched:
+        patched.setattr("anabranch.security.tls.load_tls", load_and_change)
+        watch = TlsWatch(files, Runtime(), changes.append)
+    watch.look()
+    assert len(changes) == 1
+    watch.close()
+
+
+def test_a_key_of_a_kind_that_is_not_supported_is_refused(files: TlsFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object) -> None:
+        raise UnsupportedAlgorithm("Curve 1.2.156 is not supported")
+
+    monkeypatch.setattr("anabranch.security.tls.load_pem_private_key", load)
+    with pytest.raises(InvalidArgument, match=r"of a kind that is not supported: Curve 1.2.156"):
+        load_tls(files, now=NOW)
+
+
 async def who(scope: Any, _receive: Any, send: Any) -> None:
     body = json.dumps(scope["extensions"]["tls"]["client_cert_name"]).encode()
     headers = [(b"content-length", str(len(body)).encode())]
@@ -208,6 +253,26 @@ def test_a_caller_is_known_by_its_certificate_and_others_are_turned_away(tmp_pat
         assert ask(port, trusted, folder / "client.pem")[0] == "client.localhost"
         with pytest.raises((ssl.SSLError, ConnectionError)):
             ask(port, trusted)
+
+
+def test_callers_of_a_new_authority_are_known_without_a_restart(
+    files: TlsFiles, authority: trustme.CA, tmp_path: Path
+) -> None:
+    trusted, new = authority.cert_pem.bytes().decode(), trustme.CA()
+    stranger = put(tmp_path, new.issue_cert("client.localhost"), "client")
+    both = tmp_path / "client.both"
+    both.write_bytes(stranger.key.read_bytes() + stranger.certificate.read_bytes())
+    with_callers = TlsFiles(files.certificate, files.key, tmp_path / "callers.pem")
+    (tmp_path / "callers.pem").write_bytes(authority.cert_pem.bytes())
+    context = server_context(with_callers, client_required=True)
+    watch = TlsWatch(with_callers, Runtime(), lambda _: reload_certificate(context, with_callers))
+    with serving(context) as port:
+        with pytest.raises((OSError, http.client.HTTPException)):
+            ask(port, trusted, both)
+        (tmp_path / "callers.pem").write_bytes(authority.cert_pem.bytes() + new.cert_pem.bytes())
+        watch.look()
+        assert ask(port, trusted, both)[0] == "client.localhost"
+    watch.close()
 
 
 def test_certificates_for_development_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> None:

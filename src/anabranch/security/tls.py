@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from anabranch import limits
@@ -72,17 +73,22 @@ def server_context(files: TlsFiles, *, client_required: bool = False) -> ssl.SSL
     context.set_alpn_protocols(["http/1.1"])
     reload_certificate(context, files)
     if files.client_ca is not None:
-        context.load_verify_locations(files.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED if client_required else ssl.CERT_OPTIONAL
     return context
 
 
 def reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Use the files' certificate for new connections; open ones go on."""
+    """Use the files' certificate for new connections, and trust callers' certificates of a new CA too; open connections go
+    on. A former CA stays trusted as long as the context lives. Raises InvalidArgument."""
     try:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
     except (ssl.SSLError, OSError) as exc:
         raise InvalidArgument(f"the certificate in {files.certificate} can't be used: {exc}") from exc
+    if files.client_ca is not None:
+        try:
+            context.load_verify_locations(files.client_ca)
+        except (ssl.SSLError, OSError) as exc:
+            raise InvalidArgument(f"the CA of clients in {files.client_ca} can't be used: {exc}") from exc
 
 
 def certificate_name(peer: Mapping[str, Any] | None) -> str | None:
@@ -120,15 +126,15 @@ def name_in_certificate(certificate: bytes) -> str | None:
 
 
 class TlsWatch:
-    """Looks every `limits.TLS_REFRESH_S` whether the files have changed, and hands `on_change` what they hold then. Files
-    that can't be used are reported in the log; what was loaded before stays in use."""
+    """Looks every `limits.TLS_REFRESH_S` whether the files have changed, and hands `on_change` what they hold then: again at
+    the next look if it raises. Files that can't be used are reported in the log; what was loaded before stays in use."""
 
     def __init__(self, files: TlsFiles, runtime: Runtime, on_change: Callable[[TlsMaterial], None]) -> None:
         self._files = files
         self._runtime = runtime
         self._on_change = on_change
+        self._seen = self._stamps()  # before the files are read: a change meanwhile is noticed at the next look
         self.material = load_tls(files, now=runtime.clock.now())
-        self._seen = self._stamps()
         self._round = Periodic(runtime, "tls", limits.TLS_REFRESH_S, self.look)
         self._round.start()
 
@@ -139,8 +145,8 @@ class TlsWatch:
             return
         material = load_tls(self._files, now=self._runtime.clock.now())
         if material != self.material:
-            self.material = material
             self._on_change(material)
+            self.material = material
         self._seen = stamps
 
     def close(self) -> None:
@@ -182,7 +188,11 @@ def _certificates(text: bytes, file: Path) -> list[x509.Certificate]:
 
 def _check_key(text: bytes, leaf: x509.Certificate, files: TlsFiles) -> None:
     try:
-        key = load_pem_private_key(text, None)
+        key, wanted = load_pem_private_key(text, None), leaf.public_key()
+    except UnsupportedAlgorithm as exc:
+        raise InvalidArgument(
+            f"the key in {files.key} or in the certificate in {files.certificate} is of a kind that is not supported: {exc}"
+        ) from exc
     except TypeError as exc:
         raise InvalidArgument(f"the private key in {files.key} is encrypted; expected one without a password") from exc
     except ValueError as exc:
@@ -190,7 +200,7 @@ def _check_key(text: bytes, leaf: x509.Certificate, files: TlsFiles) -> None:
             f"{files.key} holds no private key: expected PEM text with -----BEGIN PRIVATE KEY-----"
         ) from exc
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-    if key.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
+    if key.public_key().public_bytes(*form) != wanted.public_bytes(*form):
         raise InvalidArgument(
             f"the private key in {files.key} does not belong to the first certificate in {files.certificate}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
@@ -123,7 +124,7 @@ class GrpcFrontEnd:
         if settings.tls_certificate is None or settings.tls_key is None:
             return None
         files = TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-        changed: list[TlsMaterial] = []
+        changed: deque[TlsMaterial] = deque(maxlen=1)  # the newest, until it is used
         self._watch = TlsWatch(files, self._broker.store.runtime, changed.append)
 
         def fetch() -> Any:
