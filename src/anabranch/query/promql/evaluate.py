@@ -206,6 +206,8 @@ class Evaluation:
             raise InvalidSql(f"{node.name}() takes a range such as cpu[5m]")
         series, starts, ends = self._range(ranged)
         self._check_cells(len(series))
+        if node.name == "predict_linear":  # from the time of the result, also where the range is shifted
+            parameter = parameter + (self.times - ends) / 1000
         function = WINDOW_FUNCTIONS[node.name]
         values, present = over_windows(series, starts, ends, function, parameter, self.check)
         named = node.name == "last_over_time"

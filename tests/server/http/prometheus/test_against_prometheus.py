@@ -126,6 +126,10 @@ def test_some_queries_give_what_prometheus_gives(client: httpx.Client, oracle: s
     assert_same(client, oracle, streams, STATEMENTS[::30])
 
 
+def test_predictions_begin_at_the_time_of_the_result(client: httpx.Client, oracle: str, streams: ScopeOf) -> None:
+    assert_same(client, oracle, streams, [each for each in STATEMENTS if "predict_linear" in each])
+
+
 @pytest.mark.slow
 def test_all_queries_give_what_prometheus_gives(client: httpx.Client, oracle: str, streams: ScopeOf) -> None:
     assert len(STATEMENTS) > 300
