@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from anabranch.core.closeable import Closeable
-from anabranch.errors import Closed, InvalidSql, NotRemote, StreamNotFound
+from anabranch.errors import Closed, InvalidSql, NotRemote, ScopeNotFound, StreamNotFound
 from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
@@ -167,6 +167,7 @@ class Query(Closeable):
     def describe(self, sql: str, parameters: Sequence[object] = ()) -> tuple[pa.Schema, int]:
         """The columns of the result, without running the query, and the number of its parameters. No columns if it is no
         query, or if they depend on a parameter that is not given. Raises InvalidSql, QueryLimitExceeded."""
+        self._check_open()
         statements = self._statements(sql)
         last = statements[-1]
         count = len(last.named_parameters)
@@ -224,14 +225,16 @@ class Query(Closeable):
                 if run.over:
                     return
                 run.working = True
+            report = errors.append
             try:
-                results.append(work())
+                found: Any = work()
+                report = results.append
             except BaseException as exc:
-                errors.append(exc)
-            finally:
-                with changed:
-                    run.working = False
-                    changed.notify_all()
+                found = exc
+            with changed:  # at once: who sees the report may call again, and then another task is working
+                report(found)
+                run.working = False
+                changed.notify_all()
 
         if run.scans.closed:
             raise Closed("query")
@@ -330,7 +333,7 @@ class Query(Closeable):
 
     def _register_again(self, name: StreamName) -> None:
         self._store.notifications.freshen(name)
-        with suppress(StreamNotFound):  # its views raise that
+        with suppress(StreamNotFound, ScopeNotFound):  # its views raise that
             self._register(name)
 
 
