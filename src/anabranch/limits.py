@@ -274,6 +274,7 @@ WAL_PAGES_CHECKPOINT: Final = 4_096  # 16 MiB of write-ahead log trigger a check
 TOKENS_MAX: Final = 10_000  # of a store, as each broker holds all in memory
 ROLES_MAX: Final = 1_000  # of a store, and of one principal
 PRINCIPAL_CHARS_MAX: Final = 200
+TOKEN_LIFETIME_US_MAX: Final = 1_000 * 365 * 24 * 3600 * 1_000_000  # 1,000 years
 TOKEN_EXPIRED_KEPT_US: Final = 30 * 24 * 3600 * 1_000_000  # how long `token list` still shows an expired token
 ACCESS_REFRESH_S: Final = 0.5  # how often a broker looks whether tokens or roles have changed
 TLS_REFRESH_S: Final = 10.0  # how often a broker looks whether its certificate's files have changed

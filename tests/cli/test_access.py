@@ -32,6 +32,13 @@ def test_tokens_last_90_days_by_default(sensors: Line) -> None:
     assert "--principal" in sensors.refused("token", "revoke")
 
 
+def test_a_token_that_no_date_can_end_is_refused(sensors: Line) -> None:
+    for lifetime in ("365001d", "99999999d"):
+        assert "at most 1,000 years" in sensors.refused("token", "issue", "c", "--expires", lifetime)
+    assert sensors("token", "list", "--json").json == []
+    assert sensors("token", "issue", "c", "--expires", "365000d", "--json").json["expires_at"].startswith("30")
+
+
 def test_roles_are_defined_bound_and_listed(sensors: Line) -> None:
     sensors("role", "define", "loader", "--allow", "write", "--allow", "create")
     sensors("role", "bind", "loader", "etl", "--on", "iot/")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
+from anabranch.cli.output import iso_time
 from anabranch.core.terminal import terminal_json, terminal_text
 from tests.cli.kit import Line
 from tests.waiting import PATIENCE_S
@@ -153,3 +154,17 @@ def test_a_secret_of_the_command_line_is_in_no_output(tmp_path: Path) -> None:
         assert done.code == 2, arguments
         assert done.err.startswith(("anabranch: ", "Traceback")), done
         assert secret not in done.out + done.err, arguments
+
+
+@pytest.mark.parametrize(
+    ("micros", "shown"),
+    [
+        (None, None),
+        (0, "1970-01-01T00:00:00Z"),
+        (-1, "1969-12-31T23:59:59.999999Z"),
+        (1 << 62, f"{1 << 62} µs"),
+        (-(1 << 63), f"{-(1 << 63)} µs"),
+    ],
+)
+def test_a_time_outside_the_calendar_is_shown_as_a_number(micros: int | None, shown: str | None) -> None:
+    assert iso_time(micros) == shown

@@ -71,10 +71,13 @@ def print_note(text: str) -> None:
 
 
 def iso_time(micros: int | None) -> str | None:
-    """Formats µs UTC as ISO 8601."""
+    """Formats µs UTC as ISO 8601; outside the years 1 to 9999, which that can't tell, as a number of µs."""
     if micros is None:
         return None
-    text = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000).isoformat()
+    try:
+        text = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{micros} µs"
     return text.replace("+00:00", "Z")
 
 

@@ -66,6 +66,11 @@ class Tokens(Displayed):
             patterns = (EVERYTHING,)
         if expires_after_us is not None and expires_after_us <= 0:
             raise InvalidArgument("expected the lifetime of a token to be above 0")
+        if expires_after_us is not None and expires_after_us > limits.TOKEN_LIFETIME_US_MAX:
+            raise InvalidArgument(
+                "expected the lifetime of a token to be at most 1,000 years; for one that does not expire pass none "
+                "(--expires never)"
+            )
         ids = self._changes.runtime.ids
         ident = f"{ids.bits(_ID_BITS):012x}"
         secret = urlsafe_b64encode(ids.bits(_SECRET_BITS).to_bytes(_SECRET_BITS // 8, "big")).rstrip(b"=").decode()
