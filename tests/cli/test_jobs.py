@@ -44,6 +44,18 @@ def test_copy_append_and_stitch_go_to_another_store(sensors: Line, elsewhere: Li
     assert "is not the address of a store" in sensors.refused("copy", "iot/raw", "t/c", "--to-store", "ftp://x")
 
 
+@pytest.mark.parametrize("option", ["--to-blobs", "--to-history", "--to-keys"])
+def test_parts_of_another_store_are_refused_without_the_store(sensors: Line, option: str) -> None:
+    for verb in (
+        ("copy", "iot/sensors", "iot/b"),
+        ("append", "iot/sensors", "iot/sensors"),
+        ("stitch", "iot/sensors", "--into", "iot/b"),
+        ("scope", "copy", "iot", "u"),
+    ):
+        assert "add --to-store PATH" in sensors.refused(*verb, option, "elsewhere")
+    assert "iot/b" not in sensors("stream", "list").out and "u" not in sensors("scope", "list").out.split()
+
+
 def test_scope_copy_goes_to_another_store(sensors: Line, elsewhere: Line) -> None:
     assert sensors("scope", "copy", "iot", "u", "--to-store", elsewhere.store, "--json").json["streams"] == 2
     assert [row["name"] for row in elsewhere("stream", "list", "u", "--json").json] == ["u/raw", "u/sensors"]

@@ -16,6 +16,7 @@ from anabranch.cli.target_store import (
     ToKeysOption,
     ToStoreOption,
     WindowOption,
+    check_other_store,
     finish,
     open_other_store,
 )
@@ -58,6 +59,7 @@ def append(
       anabranch append iot/sensors iot/all --to-store postgresql://db/river --to-blobs s3://bucket/river
       anabranch append iot/repaired iot/all --deduplicate device,at
     """
+    check_other_store(to_store, to_blobs, to_history, to_keys)
     columns = split_list(deduplicate) or []
     if to_store is None and not columns:
         with open_range(store, stream, start, end, by) as (streams, source):

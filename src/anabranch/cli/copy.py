@@ -16,6 +16,7 @@ from anabranch.cli.target_store import (
     ToKeysOption,
     ToStoreOption,
     WindowOption,
+    check_other_store,
     finish,
     open_other_store,
 )
@@ -89,6 +90,7 @@ def copy(
       anabranch copy iot/sensors iot/sensors --to-store /mnt/usb/river
       anabranch copy iot/sensors iot/mirror --to-store ./mirror --follow --idle 1m
     """
+    check_other_store(to_store, to_blobs, to_history, to_keys)
     until = _until(follow, idle, lasting, events)
     if condition is not None or key:
         if to_store is not None or independent or until is not None:

@@ -27,6 +27,7 @@ from anabranch.cli.target_store import (
     ToKeysOption,
     ToStoreOption,
     WindowOption,
+    check_other_store,
     finish,
     open_other_store,
 )
@@ -152,6 +153,7 @@ def copy(
       anabranch scope copy iot iot-before-the-change
       anabranch scope copy iot iot --to-store /mnt/usb/river
     """
+    check_other_store(to_store, to_blobs, to_history, to_keys)
     if to_store is not None:
         with (
             open_store(store) as opened,

@@ -22,6 +22,7 @@ from anabranch.cli.target_store import (
     ToKeysOption,
     ToStoreOption,
     WindowOption,
+    check_other_store,
     finish,
     open_named,
     open_other_store,
@@ -100,6 +101,7 @@ def stitch(
       anabranch stitch iot/left iot/right --into iot/both --deduplicate device,at
       anabranch stitch iot/here lake:iot/there --from-store lake=/mnt/usb/river --into iot/all
     """
+    check_other_store(to_store, to_blobs, to_history, to_keys)
     if prefer is not None and deduplicate is None:
         raise InvalidArgument("--prefer chooses which of several repeated events to keep: add --deduplicate")
     if to_store is not None or deduplicate is not None or from_store or _elsewhere(sources):

@@ -60,6 +60,12 @@ WindowOption = Annotated[
 ]
 
 
+def check_other_store(url: str | None, blobs: str | None, history: str | None, keys: str | None) -> None:
+    """Raise InvalidArgument if parts of another store are given, but not the store."""
+    if url is None and (blobs, history, keys) != (None, None, None):
+        raise InvalidArgument("--to-blobs, --to-history and --to-keys belong to another store: add --to-store PATH")
+
+
 def open_other_store(url: str, blobs: str | None, history: str | None, keys: str | None) -> Store:
     """Opens the other store, which the caller closes. Raises what `connect` raises; StoreNotFound if it does not
     exist."""

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
     from anabranch.store import Store
 
-PlanOption = Annotated[bool, typer.Option("--plan", help="Show what would happen to each statement, and change nothing.")]
+PlanOption = Annotated[
+    bool, typer.Option("--plan", help="Show what would happen to each statement, and change nothing.")
+]
 
 
 def upgrade_plan(
