@@ -11,7 +11,7 @@ import pytest
 from pyarrow import flight
 
 import anabranch as ab
-from anabranch.errors import JobNotFound, StoreUnavailable, StreamExists, StreamNotFound
+from anabranch.errors import Closed, JobNotFound, StoreUnavailable, StreamExists, StreamNotFound
 from anabranch.store import Store
 from anabranch.wire.verbs import VERBS
 
@@ -148,3 +148,29 @@ def test_an_append_to_shared_state_whose_answer_was_lost_is_done_once(remote: An
     for expected in (1, 2, 3):
         assert count.update(lambda value: value + 1) == expected
     assert remote.shared.synchronizer("iot/count").state == 3
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), TimeoutError("no answer")])
+def test_a_close_that_was_interrupted_is_completed_by_the_next_one(address: str, error: BaseException) -> None:
+    class Interrupted:
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+            if self.closed == 1:
+                raise error
+
+    store: Any = ab.connect(address)
+    first = store.keep(Interrupted())
+    store.streams.create("iot/interrupted")
+    reader = store.reader("iot/interrupted")
+    with pytest.raises(type(error)):
+        store.close()
+    with pytest.raises(Closed):
+        store.reader("iot/interrupted")
+    store.close()
+    assert first.closed == 2 and reader.closed
+    with pytest.raises(Closed):
+        _ = store.connection.channel
+    store.close()
+    assert first.closed == 2

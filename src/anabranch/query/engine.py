@@ -225,7 +225,7 @@ class Query(Closeable):
                 if run.over:
                     return
                 run.working = True
-            report = errors.append
+            report: Callable[[Any], None] = errors.append
             try:
                 found: Any = work()
                 report = results.append

@@ -75,6 +75,7 @@ class RemoteStore(Displayed, Closeable):
         self.caller = Caller(self.connection, runtime, self._wrapped)
         self._caller, self._own = self.caller, self
         self._closed = False
+        self._ending = False  # or ended
         self._lock = runtime.tasks.lock()
         self._open: dict[Closing, None] = {}
         self._at_exit = _close_at_exit(self)
@@ -211,11 +212,22 @@ class RemoteStore(Displayed, Closeable):
 
     def close(self) -> None:
         """Close the open writers and readers, leave the ephemeral streams that are held here, and close the connection. A
-        second call does nothing. Raises the first refusal of an accepted event that was not raised before."""
-        if self._closed:
-            return
+        second call does nothing; after Ctrl-C it does the rest. Raises the first refusal of an accepted event that was not
+        raised before."""
         with self._lock:
-            self._closed = True
+            if self._ending:
+                return
+            self._closed = self._ending = True
+        try:
+            errors = self._end()
+        except BaseException:  # a second call or the interpreter's exit does the rest
+            self._ending = False
+            raise
+        atexit.unregister(self._at_exit)
+        if errors:
+            raise errors[0]
+
+    def _end(self) -> list[AnabranchError]:
         errors = []
         for opened in list(self._open):
             try:
@@ -224,9 +236,7 @@ class RemoteStore(Displayed, Closeable):
                 errors.append(exc)
         self._holds.close()
         self.connection.close()
-        atexit.unregister(self._at_exit)
-        if errors:
-            raise errors[0]
+        return errors
 
 
 def _close_at_exit(store: RemoteStore) -> Callable[[], None]:

@@ -157,12 +157,12 @@ class _Line:
             return fraction
         if whole := _INTEGER.fullmatch(text):
             number, digits = whole[1], whole[1].lstrip("+-0") or "0"
-            found = int(digits[: _DIGITS_MAX + 1]) * (-1 if number.startswith("-") else 1)
-            if found not in _INTEGERS:
+            integer = int(digits[: _DIGITS_MAX + 1]) * (-1 if number.startswith("-") else 1)
+            if integer not in _INTEGERS:
                 raise self._refused(
                     f'unable to parse integer {number:.100}: strconv.ParseInt: parsing "{number:.100}": value out of range'
                 )
-            return found
+            return integer
         if text in _BOOLEANS:
             return _BOOLEANS[text]
         raise self._refused("invalid number" if text[0] in "+-.0123456789" else "invalid boolean")
