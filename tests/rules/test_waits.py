@@ -87,6 +87,8 @@ ALLOWED = {
     "server/grpc/append.py::_Window.put self._less.wait": _DURABLE,
     "server/grpc/delivered.py::DeliveredBatches.room self._room.wait": "the caller commits within `GROUP_PROCESSING_S_MAX`",
     "server/grpc/group_reader.py::_GroupCall._deliver self._requested.get": "the task that receives requests ends first",
+    "server/abandoned.py::_close opened.result": "not a wait: called once it is done",
+    "server/events/writers.py::SharedWriters._opened opening.result": "not a wait: called once it is done",
     "server/grpc/session.py::GrpcSession.ask future.result": "the caller answers within `GROUP_PROCESSING_S_MAX`, or has gone",
     "server/grpc/append.py::_answer window.get": "a caller who appends, until its connection ends, or a drain",
     "server/http/durable_streams/append.py::_write_alone writer.write_batch(table, atomic=True, expected=expected).result": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,10 @@ import pytest
 from pyarrow import flight
 
 from anabranch.errors import AnabranchError, InvalidArgument, SchemaMismatch
+from anabranch.security.guard import OpenGuard
+from anabranch.server.broker import Broker
+from anabranch.server.flight.service import FlightService
+from anabranch.server.flight.sql.service import FlightSql
 from anabranch.store import Store
 from anabranch.wire.commands import pack
 from anabranch.wire.flight_errors import error_of_text, from_flight
@@ -126,3 +131,13 @@ def test_text_that_is_not_utf8_is_refused(client: flight.FlightClient, store: St
         (error,) = outcomes(client, pack(v1.AppendCommand(stream="s/a")), hostile, b"")
         assert isinstance(error, InvalidArgument)
     goes_on(client, store)
+
+
+def test_a_descriptor_without_a_path_and_a_command_is_refused(store: Store) -> None:
+    broker = Broker(store, OpenGuard())
+    with (
+        closing(FlightSql(broker)) as queries,
+        FlightService(broker, queries=queries) as service,
+        flight.FlightClient(f"grpc://127.0.0.1:{service.port}") as client,
+    ):
+        assert isinstance(refused(lambda: client.get_flight_info(flight.FlightDescriptor.for_path())), InvalidArgument)

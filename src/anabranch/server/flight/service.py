@@ -160,7 +160,11 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         with self._call(context) as principal:
             named = descriptor.path or []
-            if self._queries is not None and not named and not kind_of(descriptor.command).startswith("anabranch."):
+            if (
+                self._queries is not None
+                and not named
+                and not kind_of(descriptor.command or b"").startswith("anabranch.")
+            ):
                 return self._queries.info(principal, descriptor)
             if named:
                 stream: StreamKey = b"/".join(named).decode("utf-8", "replace")
@@ -197,7 +201,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         with self._call(context) as principal:
             if self._exchanges is None:
                 raise InvalidArgument("this broker serves no exchanges")
-            self._exchanges.serve(principal, descriptor.command, reader, writer)
+            self._exchanges.serve(principal, descriptor.command or b"", reader, writer)
 
     # around each call
 

@@ -71,6 +71,10 @@ def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     for name, value in tags.items():
         if not isinstance(name, str) or not isinstance(value, str) or not name:
             raise InvalidArgument(f"expected tags as a mapping of str to str, got {name!r}: {value!r}")
+        try:
+            (name + value).encode()
+        except UnicodeEncodeError as exc:
+            raise InvalidArgument(f"a tag that is not Unicode can't be stored: {name!a:.100}: {value!a:.100}") from exc
         if max(len(name), len(value)) > limits.TAG_CHARS_MAX:
             raise InvalidArgument(f"tag '{name[:20]}' is longer than {limits.TAG_CHARS_MAX} characters")
     return dict(tags)

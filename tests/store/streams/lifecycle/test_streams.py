@@ -52,6 +52,14 @@ def changes(store: Store) -> list[str]:
 # scopes
 
 
+@pytest.mark.parametrize("tags", [{"a": "\ud800"}, {"\udfff": "b"}])
+def test_tags_that_are_not_unicode_are_refused(store: Store, tags: dict[str, str]) -> None:
+    with pytest.raises(InvalidArgument, match=r"a tag that is not Unicode can't be stored: .*\\ud"):
+        store.scopes.create("b", tags=tags)
+    with pytest.raises(InvalidArgument, match="not Unicode"):
+        store.streams.create("s/b", tags=tags)
+
+
 def test_scopes_are_listed_by_name_with_their_tags(store: Store) -> None:
     store.scopes.create("b", tags={"team": "x"})
     store.scopes.create("a")
