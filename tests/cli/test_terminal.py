@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.cli.output import iso_time
 from anabranch.core.terminal import terminal_json, terminal_text
-from tests.cli.kit import Line
+from tests.cli.kit import Line, environment
 from tests.waiting import PATIENCE_S
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202eb\r"
@@ -168,3 +171,16 @@ def test_a_secret_of_the_command_line_is_in_no_output(tmp_path: Path) -> None:
 )
 def test_a_time_outside_the_calendar_is_shown_as_a_number(micros: int | None, shown: str | None) -> None:
     assert iso_time(micros) == shown
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_standard_file_that_the_caller_has_closed_is_an_empty_one(sensors: Line, closed: str) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[bytes]:
+        line = shlex.join([sys.executable, "-m", "anabranch.cli.main", "--store", str(sensors.store), *words])
+        command = ["sh", "-c", f"exec {line} {closed}"]
+        return subprocess.run(command, env=environment(), capture_output=True, timeout=PATIENCE_S)
+
+    assert run("stream", "list").returncode == 0
+    assert run("write", "iot/sensors", "-").returncode == 0
+    refused = run("stream", "delete", "iot/sensors")
+    assert refused.returncode == 2 and b"Traceback" not in refused.stderr

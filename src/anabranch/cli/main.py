@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -12,6 +13,7 @@ from anabranch.cli.root_help import print_root_help
 
 def main() -> None:
     """Run the command line on the process's arguments and exit."""
+    _open_missing_files()
     signal.signal(signal.SIGTERM, _terminate)
     if _answered_without_loading(sys.argv[1:]):
         return
@@ -31,6 +33,14 @@ def main() -> None:
         app(prog_name="anabranch")
     except KeyboardInterrupt:  # before or after the verb, which handles its own interrupts
         sys.exit(130)
+
+
+def _open_missing_files() -> None:
+    """Make standard files that the caller has closed empty ones: Python leaves them None, and the next file that is opened
+    would get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - lives as long as the process
 
 
 def _answered_without_loading(arguments: list[str]) -> bool:
