@@ -221,15 +221,17 @@ def to_table(data: Any) -> pa.Table:
         return pa.Table.from_batches([data])
     try:
         if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data).read_all()
-        if hasattr(data, "__arrow_c_array__"):
+            batches = pa.RecordBatchReader.from_stream(data)
+        elif hasattr(data, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(data)])
+        else:
+            raise InvalidArgument(
+                f"expected a batch with __arrow_c_stream__ (Arrow, pandas, polars …), got {type(data).__name__}"
+            )
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as exc:
         # Of a single column, for example, or of a DataFrame whose column holds numbers and text.
         raise InvalidArgument(f"this {type(data).__name__} is not a batch of columns: {exc}") from exc
-    raise InvalidArgument(
-        f"expected a batch with __arrow_c_stream__ (Arrow, pandas, polars …), got {type(data).__name__}"
-    )
+    return batches.read_all()  # an error of what is computed only now is the caller's own
 
 
 def _user_columns(table: pa.Table, columns_of_stream: Sequence[str]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -286,6 +287,15 @@ def test_what_is_no_batch_is_refused(data: Any) -> None:
 def test_what_arrow_can_not_read_as_columns_is_refused(data: Any) -> None:
     with pytest.raises(InvalidArgument, match="is not a batch of columns"):
         to_stored_table(data, SCHEMA)
+
+
+def test_an_error_of_batches_that_are_computed_while_they_are_read_is_the_callers() -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": [1]})
+        raise KeyError("theirs")
+
+    with pytest.raises(pa.ArrowInvalid, match="theirs"):
+        to_stored_table(pa.RecordBatchReader.from_batches(pa.schema([("n", pa.int64())]), batches()), SCHEMA)
 
 
 def test_an_empty_batch_is_a_batch() -> None:
