@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from anabranch import limits
 from anabranch.errors import Closed, StreamNotFound
+from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
@@ -53,6 +54,12 @@ class EventFront:
     def run_session(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run a request of a group reader or a transaction, which may wait for events, in one of other threads."""
         return asyncio.get_running_loop().run_in_executor(self._session_threads, work)
+
+    async def check_follows(self, principal: Principal, stream: StreamId) -> None:
+        """Check that a follower may still read the stream, by its present name: it may have moved to where the caller has
+        no rights. Raises PermissionDenied, StreamNotFound."""
+        present = await self.run(lambda: self.store.streams.get(stream).name)
+        self.guard.authorize(principal, "read", str(present), verb="follow")
 
     async def append(
         self, info: StreamInfo, principal: Principal, work: Callable[[StreamInfo, SharedWriter], Awaitable[T]]

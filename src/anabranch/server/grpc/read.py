@@ -96,7 +96,7 @@ async def follow(call: GrpcCall, request: v1.FollowRequest, info: StreamInfo) ->
                 raise draining()
             if loop.time() > check_at:
                 check_at = loop.time() + limits.FOLLOW_RECHECK_S
-                front.guard.authorize(call.principal, "read", str(info.name), verb="follow")
+                await front.check_follows(call.principal, info.id)
             if batch is None:
                 continue
             for message in batch.encoded(form, part):

@@ -129,7 +129,7 @@ class Delivery:
                 raise Closed("broker")
             if loop.time() > check_at:
                 check_at = loop.time() + limits.FOLLOW_RECHECK_S
-                call.front.guard.authorize(call.principal, "read", str(info.name), verb="follow")
+                await call.front.check_follows(call.principal, info.id)
             yield None if batch is None else batch.encoded(form.key, form.encode)
 
     def problem(self, error: Exception) -> dict[str, Any]:
