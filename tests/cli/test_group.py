@@ -62,6 +62,7 @@ def test_a_group_is_reset_to_its_last_checkpoint_and_to_other_streams_and_ends(s
     shown = sensors("group", "show", "iot/dash", "--json").json
     assert list(shown["checkpoints"][0]["cuts"]) == ["iot/sensors"]
     assert "--to start" in sensors.refused("group", "reset", "iot/dash", "--to", "start", "--end", "none", "--yes")
+    assert "takes neither" in sensors.refused("group", "reset", "iot/dash", "--to", "start", "--stream", "iot/sensors")
 
 
 def test_a_group_whose_stream_was_deleted_hides_no_other_and_can_be_deleted(sensors: Line) -> None:

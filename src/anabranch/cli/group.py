@@ -117,12 +117,13 @@ def reset(
         kept = {checkpoint.name for checkpoint in group.checkpoints}
         target = to if to is None or to == "start" or to in kept else _place(to, opened)
         closed = f" and close its {counted(len(group.readers), 'reader')}" if group.readers else ""
+        rewinds = to == "start" and to not in kept
+        if rewinds and (stream or end is not None):
+            raise InvalidArgument(
+                "--to start takes neither --stream nor --end: reset the group to head, or a checkpoint"
+            )
         confirm(f"Forget the position of group '{name}'{closed}?", yes=yes)
-        if to == "start" and to not in kept:
-            if stream or end is not None:
-                raise InvalidArgument(
-                    "--to start takes neither --stream nor --end: reset the group to head, or a checkpoint"
-                )
+        if rewinds:
             group.rewind()
         elif end is None:
             group.reset(target, streams=stream or None)

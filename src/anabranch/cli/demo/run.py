@@ -14,6 +14,7 @@ from anabranch.cli.formats import Format
 from anabranch.cli.interrupts import interrupts
 from anabranch.cli.output import counted, print_columns, put_line
 from anabranch.cli.render.result import render
+from anabranch.core.redact import shown_address
 from anabranch.spark.pipelines.run import Pipeline
 from anabranch.spark.pipelines.run import run as start_pipeline
 from anabranch.spark.pipelines.screen import clock_text, watch
@@ -128,9 +129,16 @@ def _show_windows(each: proof.Proof) -> None:
     put_line("; ".join(notes))
 
 
+def _shown_place(url: str) -> str:
+    """The store's address for a command line: as short as possible for a folder, without a password for a URL."""
+    if "://" in url:
+        return shown_address(url)
+    relative = os.path.relpath(url)
+    return url if relative.startswith("..") else f"./{relative}"
+
+
 def _show_next_steps(store: Store, claim: proof.Claim) -> None:
-    relative = os.path.relpath(store.url)
-    place = shlex.quote(store.url if relative.startswith("..") else f"./{relative}")
+    place = shlex.quote(_shown_place(store.url))
     query = shlex.quote(f"SELECT sum(events) FROM {claim.target.replace('/', '.')}")
     put_line()
     put_line("Try next:")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TextIO
 from anabranch.core.terminal import terminal_text
 from anabranch.errors.optional import optional
 from anabranch.model.amounts import size_text
+from anabranch.model.seconds import check_seconds
 from anabranch.spark.pipelines.progress import QueryProgress
 from anabranch.spark.pipelines.run import Pipeline
 
@@ -37,8 +38,11 @@ def watch(
     micro-batches in progress, and return when it has ended.
 
     Writes to `out` (default: stderr, so that stdout holds only results), or with `as_json` JSON lines to stdout. A
-    warning about a run that loses many late events always goes to `out`, even with `quiet`. Raises PipelineFailed.
+    warning about a run that loses many late events always goes to `out`, even with `quiet`. Raises PipelineFailed,
+    InvalidArgument.
     """
+    if seconds is not None:
+        check_seconds("seconds", seconds)
     clock = pipeline.store.runtime.clock
     deadline = None if seconds is None else clock.monotonic() + seconds
     with _shown(pipeline, out or sys.stderr, as_json=as_json, quiet=quiet) as show:
