@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import anabranch as ab
 from anabranch.cli.render.parquet_file import Parquet
 from anabranch.cli.render.sink import Sink
 from anabranch.errors import InvalidArgument
@@ -197,6 +198,27 @@ def test_every_type_is_printed(line: Line) -> None:
     assert set(second.values()) == {None}
     assert "base64:/w==" in line("read", "s/x", "--format", "csv").out
     assert r"\xff" in line("read", "s/x", "--format", "table").out
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_bytes_are_read_back_as_they_were(line: Line, tmp_path: Path, form: str) -> None:
+    values = [b"plain", b"\xff\x00", b"base64:/w==", b"", None]
+    columns: dict[str, pa.Array] = {"n": pa.array(range(5)), "b": pa.array(values, pa.binary())}
+    if form == "jsonl":
+        columns["l"] = pa.array([values], pa.list_(pa.binary())).take(pa.array([0] * 5))
+        columns["s"] = pa.array([{"b": value} for value in values], pa.struct([("b", pa.binary())]))
+    table = pa.table(columns)
+    pq.write_table(table, tmp_path / "bytes.parquet")
+    line("write", "s/x", "--create", tmp_path / "bytes.parquet")
+    with ab.connect(line.store) as store:
+        store.streams.create("s/y", schema=table.schema)
+    printed = line("read", "s/x", "--format", form).out
+    (tmp_path / f"again.{form}").write_text(printed)
+    line("write", "s/y", tmp_path / f"again.{form}")
+    assert line("read", "s/y", "--format", form).out == printed
+    with ab.connect(line.store) as store, store.reader("s/y") as reader:
+        found = pa.Table.from_batches(list(reader.batches())).select(table.column_names).sort_by("n")
+    assert found.to_pydict() == table.to_pydict()
 
 
 def test_numbers_that_json_lacks_are_texts_which_write_reads_back(line: Line, tmp_path: Path) -> None:

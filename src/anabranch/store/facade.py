@@ -19,6 +19,7 @@ from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
 from anabranch.core.redact import shown_address
+from anabranch.core.routing import RoutingKey
 from anabranch.deployments.api import DeployedQueries
 from anabranch.deployments.templates.api import Templates
 from anabranch.errors import (
@@ -367,10 +368,11 @@ class Store(Displayed, Closeable):
         where = pointer if isinstance(pointer, EventPointer) else EventPointer.parse(pointer)
         return fetch(self._logs, self.streams.view(where.stream), where)
 
-    def latest(self, stream: str | StreamName, key: Any, *, by_time: bool = False) -> Event | None:
+    def latest(self, stream: str | StreamName, key: RoutingKey | None, *, by_time: bool = False) -> Event | None:
         """Return the last event with a routing key, given as a plain value or as its text (`5` or `"5"`), of all that were
-        durable when it was called: the stream as a table. None if there is none, or it was truncated. With `by_time`, of events that were appended together the one with the newest
-        event time is the last: the results of a micro-batch are in no order.
+        durable when it was called: the stream as a table. None if there is none, or it was truncated. With `by_time`, of
+        events that were appended together the one with the newest event time is the last: the results of a micro-batch are
+        in no order.
 
         The first call for a stream reads it whole, and keeps the last event of each key in memory (at most 256 MiB for all
         streams of a store; what was asked for longest ago is given up first). Later calls read what was appended since.

@@ -79,3 +79,18 @@ def test_a_map_is_given_as_an_object_or_as_the_pairs_that_are_read() -> None:
 def test_what_is_no_map_is_refused(value: bytes) -> None:
     with pytest.raises(SchemaMismatch, match="column 'm' takes map"):
         decoded(b'{"m":%s}' % value, m=pa.map_(pa.string(), pa.timestamp("us", "UTC")))
+
+
+def test_bytes_inside_of_others_are_sent_back_as_they_were_read() -> None:
+    values = [b"plain", b"\xff", b"base64:/w==", None]
+    nested = {
+        "l": pa.array([values], pa.list_(pa.binary())),
+        "s": pa.array([{"b": b"\xff"}], pa.struct([("b", pa.binary())])),
+        "m": pa.array([[("k", b"\xff")]], pa.map_(pa.string(), pa.binary())),
+    }
+    table = pa.record_batch(nested)
+    (body,) = encode_rows(table)
+    assert b'"l":["plain","base64:/w==","base64:YmFzZTY0Oi93PT0=",null]' in body
+    assert decoded(body, **{name: each.type for name, each in nested.items()}) == table.to_pylist()[0]
+    with pytest.raises(SchemaMismatch, match=r"column 'l' takes list.* is not base64 after 'base64:'"):
+        decoded(b'{"l":["base64:?"]}', l=pa.list_(pa.binary()))

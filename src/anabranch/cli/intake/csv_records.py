@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from anabranch.cli.intake.batch import BadRow, IntakeBatch
@@ -18,6 +19,7 @@ from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import DEFAULT_READING, NotATime, TimeReading
 from anabranch.core import exact
+from anabranch.core.bytes_text import CODED, bytes_from_text
 from anabranch.errors import InvalidArgument
 
 _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to [^:]*: (.*)", re.S)
@@ -126,6 +128,8 @@ class _RecordParser:
                     raise _Wrong(f"column '{field.name}' takes {field.type}: {exc}") from exc
             elif pa.types.is_floating(field.type):
                 self._check_numbers(data, field, column)
+            elif pa.types.is_binary(field.type):
+                column = _decoded(column, field)
             columns.append(column)
         return pa.table(columns, schema=pa.schema(self._fields))
 
@@ -156,6 +160,20 @@ class _RecordParser:
         if found := _WIDTH.match(text):
             return f"it has {found[2]} fields, the header has {found[1]}"
         return text
+
+
+def _decoded(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """A column of bytes, some of which may be base64 after `base64:`. Raises _Wrong."""
+    if not pc.any(pc.starts_with(column, pattern=CODED)).as_py():
+        return column
+    try:
+        found = [
+            bytes_from_text(value.decode()) if value is not None and value.startswith(CODED.encode()) else value
+            for value in column.to_pylist()
+        ]
+    except ValueError as exc:
+        raise _Wrong(f"column '{field.name}' takes {field.type}: {exc}") from exc
+    return pa.chunked_array([pa.array(found, field.type)])
 
 
 def _divided(parser: _RecordParser, block: Lines) -> Iterator[IntakeBatch | BadRow]:

@@ -23,6 +23,7 @@ from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.source import LineBlocks, Lines
 from anabranch.cli.intake.times import DEFAULT_READING, NotATime, TimeReading
 from anabranch.core import exact
+from anabranch.core.bytes_text import bytes_from_text
 from anabranch.core.json_text import FractionWithText, parse_json
 from anabranch.core.python_rows import RowChecker, rows_to_batch, wrong_rows
 from anabranch.errors import InvalidArgument, SchemaMismatch
@@ -282,11 +283,11 @@ def _row(
 
 def _convert(name: str, item: Any, kind: pa.DataType, times: TimeReading) -> Any:
     """Returns a JSON value in the form that Arrow takes for a column."""
-    if isinstance(item, (list, dict)):
-        return _with_special_numbers(item, kind)
-    if item is None or not isinstance(item, (str, int, float)):
+    if item is None or not isinstance(item, (str, int, float, list, dict)):
         return item
     try:
+        if isinstance(item, (list, dict)):
+            return _inside(item, kind)
         if pa.types.is_timestamp(kind):
             return _datetime(times.micros(Decimal(item.text) if isinstance(item, FractionWithText) else item))
         if isinstance(item, str) and pa.types.is_date(kind):
@@ -316,18 +317,19 @@ def _datetime(micros: Micros) -> datetime | Micros:
         return micros
 
 
-def _with_special_numbers(item: Any, kind: pa.DataType) -> Any:
-    """The value with the texts for NaN and the infinities replaced by these numbers, wherever `kind` has a float."""
+def _inside(item: Any, kind: pa.DataType) -> Any:
+    """The value with its texts replaced by what they stand for: NaN and the infinities, wherever `kind` has a float, and
+    bytes."""
     types = pa.types
-    if isinstance(item, str) and types.is_floating(kind):
-        return _SPECIAL.get(item, item)
+    if isinstance(item, str):
+        if types.is_floating(kind):
+            return _SPECIAL.get(item, item)
+        return bytes_from_text(item) if types.is_binary(kind) else item
     if isinstance(item, list) and (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
-        return [_with_special_numbers(each, kind.value_type) for each in item]
+        return [_inside(each, kind.value_type) for each in item]
     if isinstance(item, dict) and types.is_struct(kind):
         fields = {field.name: field.type for field in kind}
-        return {
-            name: _with_special_numbers(each, fields[name]) if name in fields else each for name, each in item.items()
-        }
+        return {name: _inside(each, fields[name]) if name in fields else each for name, each in item.items()}
     return item
 
 

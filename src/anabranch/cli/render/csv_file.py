@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from anabranch.cli.render.sink import Sink, TextRenderer
-from anabranch.cli.render.values import bytes_text, dump, is_bytes, iso_array
+from anabranch.cli.render.values import dump, is_bytes, iso_array
+from anabranch.core.bytes_text import bytes_to_text
 from anabranch.core.terminal import terminal_text
 
 __all__ = ["Csv"]
@@ -44,7 +45,7 @@ def _flat(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return iso_array(column)
     if is_bytes(kind):
-        return pa.array([None if value is None else bytes_text(value) for value in column.to_pylist()], pa.string())
+        return pa.array([None if value is None else bytes_to_text(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_nested(kind):
         return pa.array([None if value is None else dump(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_duration(kind) or pa.types.is_interval(kind):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from typing import Any
@@ -10,15 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["bytes_text", "dump", "is_bytes", "iso", "iso_array", "json_number"]
+from anabranch.core.bytes_text import bytes_to_text
 
-
-def bytes_text(value: bytes) -> str:
-    """Bytes as text: UTF-8, else base64 after `base64:`."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(value).decode()
+__all__ = ["dump", "is_bytes", "iso", "iso_array", "json_number"]
 
 
 def iso(column: pa.Array) -> list[str | None]:
@@ -55,7 +48,7 @@ def dump(value: Any) -> str:
 def _unusual(value: Any) -> Any:
     """Converts values inside nested ones for which JSON has no type."""
     if isinstance(value, bytes):
-        return bytes_text(value)
+        return bytes_to_text(value)
     if hasattr(value, "isoformat"):
         return value.isoformat()
     return str(value)

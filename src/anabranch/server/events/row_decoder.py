@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from anabranch.core.bytes_text import bytes_from_text
 from anabranch.core.json_text import FractionWithText
 from anabranch.core.python_rows import RowChecker, rows_to_batch
 from anabranch.core.routing import check_key
@@ -48,7 +49,7 @@ class RowDecoder:
         self.rules = rules
         self._checker = RowChecker(schema, rules)
         kinds = {field.name: field.type for field in schema.columns}
-        self._convert = {name: convert for name, kind in kinds.items() if (convert := _converter(kind, rules))}
+        self._convert = {name: convert for name, kind in kinds.items() if (convert := _of_column(kind, rules))}
         binary = {f"{name}_base64": name for name, kind in kinds.items() if pa.types.is_binary(kind)}
         self._binary = {coded: name for coded, name in binary.items() if coded not in kinds}
         # A decimal holds more digits than a float. Only then are the texts of numbers kept, because that takes longer.
@@ -136,8 +137,15 @@ class RowDecoder:
         return rows_to_batch(rows, self.schema)
 
 
-def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
+def _of_column(kind: pa.DataType, rules: TimeRules) -> Convert | None:
     """How a JSON value becomes what Arrow takes for a column of this type; None if it is taken as it is."""
+    if pa.types.is_binary(kind):  # its name says whether a text is base64
+        return lambda item: item.encode() if isinstance(item, str) else item
+    return _converter(kind, rules)
+
+
+def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
+    """The same for a value inside of others."""
     types = pa.types
     if types.is_timestamp(kind):
         return lambda item: int(to_micros(item, rules)) if isinstance(item, str) else item
@@ -148,7 +156,7 @@ def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
     if types.is_duration(kind):
         return lambda item: msgspec.convert(item, timedelta, strict=False) if isinstance(item, str) else item
     if types.is_binary(kind):
-        return lambda item: item.encode() if isinstance(item, str) else item
+        return lambda item: bytes_from_text(item) if isinstance(item, str) else item
     if types.is_decimal(kind):
         return _to_decimal
     if types.is_floating(kind):

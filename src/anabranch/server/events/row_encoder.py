@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.core.bytes_text import bytes_to_text
 from anabranch.model.columns import RESERVED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
@@ -27,7 +28,8 @@ def encode_rows(
     """Each row of a reader's batch as a JSON object of its columns, or of `columns` in that order.
 
     Times are ISO 8601 in UTC, decimals are text, NaN and the infinities are `"NaN"`, `"Infinity"`, `"-Infinity"`. Bytes
-    are text; bytes that are not UTF-8 are base64 under `NAME_base64`. With `after`, the reader's position behind the
+    are text; bytes that are not UTF-8 are base64 under `NAME_base64`, inside of lists, structs and maps as `bytes_to_text`
+    has them. With `after`, the reader's position behind the
     batch, each row also has `_pointer`, `_appended` and `_cut`, the position behind that row.
     """
     names = [name for name in batch.schema.names if name not in RESERVED] if columns is None else list(columns)
@@ -105,7 +107,9 @@ def _with_text(row: dict[str, Any], binary: Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value whose parts JSON has. Bytes inside of lists and structs are base64."""
+    """A value whose parts JSON has."""
+    if isinstance(value, bytes):
+        return bytes_to_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return _SPECIAL.get(value, "NaN")
     if isinstance(value, dict):

@@ -33,7 +33,8 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     },
     "Event": {
         "type": "object",
-        "description": "The columns of the stream. Times are ISO 8601; bytes are text, or base64 under `NAME_base64`. "
+        "description": "The columns of the stream. Times are ISO 8601; bytes are text, or base64 under `NAME_base64`; inside "
+        "of arrays and objects they are text, or base64 after `base64:`. "
         "An event of a raw stream has `payload`, `key` and `time`.",
     },
     "Events": {
