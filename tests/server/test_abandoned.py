@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 import anabranch as ab
 from anabranch.model.cut import TAIL
 from anabranch.security.guard import OpenGuard, Principal
+from anabranch.server import calls
 from anabranch.server.abandoned import open_in_thread
+from anabranch.server.answers import _Reported
 from anabranch.server.broker import Broker
 from anabranch.server.events.front import EventFront
 from anabranch.server.flight.read import read
@@ -115,3 +118,14 @@ def test_a_flight_client_that_goes_before_the_first_batch_leaves_no_reader(store
     assert len(store._open) == 1
     del batches
     assert not store._open
+
+
+def test_a_call_with_progress_ends_when_its_client_goes_before_the_first_message(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "run", lambda *_, **__: itertools.count())
+    call = _Reported(Broker(store, OpenGuard()), Principal("anonymous", ("admin",)), "streams.list", {})
+    messages = call.messages()
+    assert not call._ended
+    del messages
+    until(lambda: call._ended)

@@ -11,6 +11,7 @@ from anabranch import limits
 from anabranch.errors import Closed
 from anabranch.security.guard import Principal
 from anabranch.server import calls
+from anabranch.server.abandoned import closed_with
 from anabranch.server.broker import Broker
 from anabranch.server.steps import run_steps
 from anabranch.transfer.jobs.job import Job
@@ -78,7 +79,7 @@ class _Reported:
     def messages(self) -> Iterator[Message]:
         """All messages, as they come."""
         self._broker.store.runtime.tasks.spawn(f"call {self._call[1]:.40}", self._work)
-        return self._sent()
+        return closed_with(self._sent(), self._drop)
 
     def _sent(self) -> Iterator[Message]:
         try:
@@ -95,11 +96,15 @@ class _Reported:
                     break
                 yield from ready
         finally:
-            with self._changed:
-                self._dropped = True
-                self._changed.notify_all()
+            self._drop()
         if self._error is not None:
             raise self._error
+
+    def _drop(self) -> None:
+        """Nobody takes messages any longer."""
+        with self._changed:
+            self._dropped = True
+            self._changed.notify_all()
 
     def _work(self) -> None:
         principal, kind, arguments = self._call
