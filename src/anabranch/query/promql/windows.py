@@ -163,10 +163,17 @@ def regression(windows: SampleWindows, *, ahead: bool) -> tuple[Floats, Bools]:
     return (constant + slope * windows.parameter if ahead else slope), count > 1
 
 
+def average(windows: SampleWindows) -> Floats:
+    """The mean, also where the sum of the values is beyond a double."""
+    found = windows.total(windows.values) / windows.counts
+    if not np.isinf(found).any():
+        return found
+    return np.where(np.isinf(found), windows.total(windows.values / np.repeat(windows.counts, windows.counts)), found)
+
+
 def variance(windows: SampleWindows) -> Floats:
     """Of the population."""
-    mean = windows.total(windows.values) / windows.counts
-    difference = windows.values - windows.spread_out(mean)
+    difference = windows.values - windows.spread_out(average(windows))
     return windows.total(difference * difference) / windows.counts
 
 
@@ -213,7 +220,7 @@ WINDOW_FUNCTIONS: Final[dict[str, WindowFunction]] = {
     "predict_linear": lambda windows: regression(windows, ahead=True),
     "changes": changes,
     "resets": resets,
-    "avg_over_time": lambda windows: windows.total(windows.values) / windows.counts,
+    "avg_over_time": average,
     "sum_over_time": lambda windows: windows.total(windows.values),
     "min_over_time": lambda windows: np.fmin.reduceat(windows.values, windows.first),
     "max_over_time": lambda windows: np.fmax.reduceat(windows.values, windows.first),
