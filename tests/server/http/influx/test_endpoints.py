@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from anabranch import limits
 from anabranch.errors import AppendUncertain, Closed, Conflict, DiskFull, StoreUnavailable
 from anabranch.server.events.writers import SharedWriter
+from anabranch.server.http.influx.points import PointTable
 from tests.server.http.influx.data import BEGIN_S
 from tests.server.http.serving import Serving
 
@@ -199,6 +202,19 @@ def test_what_another_attempt_may_cure_is_not_answered_as_the_fault_of_the_point
     assert (answer.status_code, answer.json()["error"]) == (status, str(error))
     assert write(http, f"{name} v=2 2000").status_code == 204
     assert [value for _, value in values(http, f"SELECT v FROM {name}")] == [1, 2]
+
+
+def test_points_become_rows_outside_of_the_event_loop(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    own = PointTable.batch
+
+    def batch(table: PointTable) -> pa.RecordBatch:
+        threads.append(threading.current_thread().name)
+        return own(table)
+
+    monkeypatch.setattr(PointTable, "batch", batch)
+    assert write(http, "threads v=1").status_code == 204
+    assert len(threads) == 1 and threads[0].startswith("anabranch-calls")
 
 
 def test_points_go_into_a_stream_with_columns_of_its_own(http: httpx.Client, broker: Serving) -> None:

@@ -99,13 +99,13 @@ def _check_database(call: HttpCall, database: str) -> None:
 async def _append(call: HttpCall, name: str, points: list[InfluxPoint], unit: int) -> PointTable:
     """Append the points of a measurement, those that fit its columns."""
     info = await _stream(call, name, points)
-    table = PointTable(info, points, unit, int(call.front.store.runtime.clock.now()))
+    table = await _table(call, info, points, unit)
     if table.new:
         await call.front.run_long(lambda: add_columns(call, info, table.new))
         call.front.names.forget(name)
         info = await call.front.names.get(name, call.principal, "write", verb="write")
-        table = PointTable(info, points, unit, int(call.front.store.runtime.clock.now()))
-    batch = table.batch()
+        table = await _table(call, info, points, unit)
+    batch = await call.front.run(table.batch)
     if not batch.num_rows:
         return table
 
@@ -117,6 +117,12 @@ async def _append(call: HttpCall, name: str, points: list[InfluxPoint], unit: in
 
     await call.front.append(info, call.principal, work)
     return table
+
+
+async def _table(call: HttpCall, info: StreamInfo, points: list[InfluxPoint], unit: int) -> PointTable:
+    """The points as rows. Made in a thread: of many points that takes seconds."""
+    now = int(call.front.store.runtime.clock.now())
+    return await call.front.run(lambda: PointTable(info, points, unit, now))
 
 
 async def _stream(call: HttpCall, name: str, points: list[InfluxPoint]) -> StreamInfo:
