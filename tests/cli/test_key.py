@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,9 @@ def test_what_can_not_be_done_with_keys_is_said(line: Line, keys: Path, tmp_path
     assert "can't be read" in line.refused("--keys", f"file:{tmp_path / 'gone'}", "check")
     keys.chmod(0o644)
     assert "chmod 600" in line.refused("--keys", f"file:{keys}", "check")
+
+
+def test_what_is_no_regular_file_is_not_replaced_by_one(line: Line, keys: Path) -> None:
+    os.mkfifo(keys)
+    assert "is no regular file" in line.refused("key", "new", keys)
+    assert keys.is_fifo()
