@@ -16,6 +16,7 @@ from anabranch.reading.byte_index import ByteChunk, ByteIndex
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
+from anabranch.server.flight.rights import RightToRead
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 _SCHEMA: Final = pa.schema([("start", pa.int64()), ("truncated_before", pa.int64()), ("bytes", pa.binary())])
@@ -30,17 +31,24 @@ def read_bytes(
     source = broker.store._byte_streams.index(info.id)
     if command.position < 0:
         raise InvalidArgument(f"expected a position of at least 0 in a byte stream, got {command.position}")
-    return _SCHEMA, _batches(broker, principal, source, command.position, over)
+    right = RightToRead(broker, principal, info.id)
+    return _SCHEMA, _batches(broker, principal, right, source, command.position, over)
 
 
 def _batches(
-    broker: Broker, principal: Principal, source: ByteIndex, position: int, over: Callable[[], bool]
+    broker: Broker,
+    principal: Principal,
+    right: RightToRead,
+    source: ByteIndex,
+    position: int,
+    over: Callable[[], bool],
 ) -> Iterator[pa.RecordBatch]:
     chunks = source.chunks_at(position) if position < source.tail() else iter(())
     with broker.guard.hold(principal, "connections"):
         for gathered in _gathered(chunks):
             if over():
                 return
+            right.check()
             rows = len(gathered)
             starts = pa.array([each.start for each in gathered], pa.int64())
             before = pa.array([source.truncated_before] * rows, pa.int64())

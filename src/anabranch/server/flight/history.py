@@ -13,6 +13,7 @@ from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
 from anabranch.server.flight.pieces import pieces_of
+from anabranch.server.flight.rights import RightToRead
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 
@@ -44,10 +45,12 @@ def _check(broker: Broker, part: SegmentPartRange) -> None:
 def _batches(
     broker: Broker, principal: Principal, part: SegmentPartRange, names: Sequence[str], over: Callable[[], bool]
 ) -> Iterator[pa.RecordBatch]:
+    right = RightToRead(broker, principal, part.stream)
     with broker.guard.hold(principal, "connections"):
         for batch in broker.store._history.batches(part, names):
             for piece in pieces_of(batch):
                 if over():
                     return
+                right.check()
                 broker.guard.admit(principal, calls=0, bytes_=piece.nbytes)
                 yield piece

@@ -20,6 +20,7 @@ from anabranch.server.abandoned import closed_with
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
 from anabranch.server.events.page import rate_of
+from anabranch.server.flight.rights import RightToRead
 from anabranch.server.flight.senders import CompactSender, PlainSender, Sender, Sent
 from anabranch.wire.commands import named_stream
 from anabranch.wire.v1 import anabranch_pb2 as v1
@@ -94,18 +95,14 @@ def _batches(
     *,
     tells_tail: bool,
 ) -> Iterator[Sent]:
-    clock, guard = broker.store.runtime.clock, broker.guard
-    checked_at, lasting = clock.monotonic(), command.follow or reader.rate is not None
+    guard, right = broker.guard, RightToRead(broker, principal, reader.position.stream)
+    lasting = command.follow or reader.rate is not None
     at_tail = not tells_tail  # the client knows
     with reader, guard.hold(principal, "followers" if command.follow else "connections"):
         yield from sender.opening()
         while True:
             found = reader.read_rows(limits.FLIGHT_POLL_S if lasting and at_tail else 0.0)
-            if lasting and clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
-                guard.authorize(
-                    principal, "read", str(broker.store.streams.get(reader.position.stream).name), verb="read"
-                )
-                checked_at = clock.monotonic()
+            right.check()
             if found is not None:
                 at_tail = not tells_tail
                 try:
