@@ -42,6 +42,12 @@ def river(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("create", [False, True])
+def test_a_store_in_the_home_folder_of_nobody_is_refused(create: bool) -> None:
+    with pytest.raises(InvalidArgument, match="no home folder is known for '~no-such-user/river'"):
+        ab.connect("~no-such-user/river", create=create)
+
+
 def contents(folder: Path) -> dict[str, str]:
     """A digest of each file, but for the locks, which are empty."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size)

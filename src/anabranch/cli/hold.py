@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +24,7 @@ from anabranch.cli.options import (
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.verbs import BLOBS_VARIABLE, HISTORY_VARIABLE, KEYS_VARIABLE, STORE_VARIABLE, TIME_ZONE_VARIABLE
 from anabranch.errors import StreamNotFound, StreamRenamed
+from anabranch.runtime.folders import expand_home
 
 if TYPE_CHECKING:
     from anabranch.catalog.port import Reading
@@ -144,7 +144,7 @@ def _run(command: list[str], stream: str, store: str | None) -> int:
 def _environment(stream: str, store: str | None) -> dict[str, str]:
     path = store_path(store)
     variables = {
-        STORE_VARIABLE: path if "://" in path else str(Path(path).expanduser().absolute()),
+        STORE_VARIABLE: path if "://" in path else str(expand_home(path).absolute()),
         BLOBS_VARIABLE: invocation.blobs,
         HISTORY_VARIABLE: invocation.history,
         KEYS_VARIABLE: invocation.keys,

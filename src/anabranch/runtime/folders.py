@@ -1,4 +1,4 @@
-"""Creates folders durably: a name survives a power cut only after its parent folder was synced."""
+"""Folders: where `~` is, and creating them durably (a name survives a power cut only after its parent folder was synced)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ import os
 from pathlib import Path
 from typing import Final
 
+from anabranch.errors import InvalidArgument
 from anabranch.errors.system import unavailable
 from anabranch.runtime.access import access_of
 
 # This process may not list the folder, or its file system doesn't support syncing folders: ignored.
 _CANNOT: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENOTSUP)
+
+
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """The path, in which a leading `~` or `~user` is the home of that user. Raises InvalidArgument where it has none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as exc:
+        raise InvalidArgument(f"no home folder is known for '{os.fspath(path)}': write the path in full") from exc
 
 
 def make_folder(folder: Path, *, shared: bool, sync_existing: bool = True) -> None:

@@ -19,6 +19,7 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument, KeyMissing, KeysUnreadable, WrongKey
 from anabranch.runtime.aead import KEY_BYTES, NONCE_BYTES, InvalidTag, open_box, seal_box
 from anabranch.runtime.bounded_files import read_bounded
+from anabranch.runtime.folders import expand_home
 from anabranch.runtime.ids import Ids
 
 __all__ = ["MasterKeys", "check_key_id", "new_key_line", "open_keys", "parse_keys"]
@@ -81,9 +82,9 @@ def open_keys(place: str, ids: Ids) -> MasterKeys:
 
 
 def key_path(place: str) -> Path:
-    """The file of `file:/path` or `file:///path`."""
+    """The file of `file:/path` or `file:///path`. Raises InvalidArgument."""
     path = place.removeprefix(FILE)
-    return Path(path.removeprefix("//") if path.startswith("///") else path).expanduser()
+    return expand_home(path.removeprefix("//") if path.startswith("///") else path)
 
 
 def _read(path: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.runtime.bounded_files import read_bounded
+from anabranch.runtime.folders import expand_home
 
 __all__ = ["Signature", "is_signed", "public_key", "sign"]
 
@@ -68,6 +68,6 @@ def _read(path: str | os.PathLike[str], *, private: bool) -> bytes:
             )
 
     try:
-        return read_bounded(Path(path).expanduser(), limits.KEY_FILE_BYTES_MAX, check=check)
+        return read_bounded(expand_home(path), limits.KEY_FILE_BYTES_MAX, check=check)
     except OSError as exc:
         raise InvalidArgument(f"the key file {os.fspath(path)} can't be read: {exc.strerror}") from exc

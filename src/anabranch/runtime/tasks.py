@@ -15,10 +15,12 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from anabranch import limits
 from anabranch.errors import Forked
+
+_WAIT_S_MAX: Final = threading.TIMEOUT_MAX  # 292 years; `threading` refuses more
 
 
 class Lock(Protocol):
@@ -98,7 +100,7 @@ class _ThreadTask:
     def join(self, timeout: float | None = None) -> bool:
         if self._thread is threading.current_thread():
             return False  # a callback that closes its own caller
-        self._thread.join(timeout)
+        self._thread.join(None if timeout is None else min(timeout, _WAIT_S_MAX))
         return not self._thread.is_alive()
 
 
@@ -126,7 +128,7 @@ class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
             if timeout is None:
                 # The notifying thread may have been interrupted before it notified: the caller re-checks in any case.
                 return self._waiting.wait(limits.CONDITION_WAIT_S) or True
-            return self._waiting.wait(timeout)
+            return self._waiting.wait(min(timeout, _WAIT_S_MAX))
         except BaseException:
             # Interrupted between releasing and re-acquiring the lock: acquire it, for the caller's `with` to release.
             if not self._is_owned():

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from anabranch.core.redact import shown_address
 from anabranch.errors import PermissionDenied
+from anabranch.runtime.folders import expand_home
 
 _FILE = "file"
 
@@ -35,7 +36,7 @@ def _local(place: str) -> Path | None:
     """The real path of a folder; None for another address."""
     if place.startswith(f"{_FILE}:"):
         return Path(unquote(urlsplit(place).path)).resolve()
-    return None if "://" in place else Path(place).expanduser().resolve()
+    return None if "://" in place else expand_home(place).resolve()
 
 
 def _is_below(place: str, allowed: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from anabranch.blobs.address import is_remote, parse
 from anabranch.errors import BlobMissing, InvalidArgument
+from anabranch.runtime.folders import expand_home
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.session.s3a import hadoop_path
 
@@ -116,7 +117,7 @@ def beside(place: str, sibling: str) -> str:
 
 def absolute_place(place: str) -> str:
     """The place as an absolute path or a URL, independent of a process's working folder."""
-    return place if "://" in place else str(Path(place).expanduser().absolute())
+    return place if "://" in place else str(expand_home(place).absolute())
 
 
 @dataclass(frozen=True, slots=True)

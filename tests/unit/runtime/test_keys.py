@@ -107,6 +107,11 @@ def test_keys_come_from_a_file_that_not_everybody_may_open(tmp_path: Path) -> No
         open_keys(f"file:{file}.gone", IDS)
 
 
+def test_a_home_folder_that_no_user_has_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="no home folder is known for '~no-such-user/keys'"):
+        open_keys("file:~no-such-user/keys", IDS)
+
+
 def test_keys_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RIVER_KEYS", _line("b", B) + _line("a", A))
     keys = open_keys("env:RIVER_KEYS", IDS)

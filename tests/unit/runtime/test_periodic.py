@@ -135,6 +135,15 @@ def test_rounds_are_made_though_the_clock_stands_still() -> None:
         until(lambda: periodic.rounds > 2)
 
 
+@pytest.mark.parametrize("period_s", [1e10, 1e12])
+def test_a_loop_of_a_period_beyond_what_threads_can_wait_goes_on(period_s: float) -> None:
+    with Periodic(Runtime(), "heartbeat", period_s, lambda: None) as periodic:
+        for rounds in range(1, 4):
+            periodic.wake()
+            until(lambda rounds=rounds: periodic.rounds >= rounds)  # type: ignore[misc]
+        assert periodic.close(period_s)
+
+
 def test_a_round_asked_for_at_once_is_made_though_the_loop_is_closed_at_once() -> None:
     for _ in range(50):
         rounds: list[int] = []
