@@ -232,7 +232,8 @@ def _take(
             broker.loads.refresh(info.id)
             refreshed_at = clock.monotonic()
         if clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
-            guard.authorize(principal, "write", str(info.name), verb="append")
+            present = broker.store.streams.get(info.id).name  # it may have moved to where the caller has no rights
+            guard.authorize(principal, "write", str(present), verb="append")
             checked_at = clock.monotonic()
         guard.admit(principal, calls=0, bytes_=batch.nbytes)
         _check(batch)

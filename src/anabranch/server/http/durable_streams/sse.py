@@ -70,7 +70,7 @@ async def _events(call: HttpCall, stream: DurableStream, start: int, follower: F
             async for batch in batches:
                 if loop.time() > check_at:
                     check_at = loop.time() + limits.FOLLOW_RECHECK_S
-                    call.front.guard.authorize(call.principal, "read", str(call.info.name), verb="follow")
+                    await call.front.check_follows(call.principal, call.info.id)
                 data = b""
                 if batch is not None:
                     ((_, offset),) = batch.after.offsets
