@@ -124,7 +124,12 @@ class GroupCheckpoints:
         state = self._state()
         with self._catalog.reading() as reading:
             views = self._views(reading, state)
-        return self._update(lambda state: changes.advance(state, views))
+
+        def change(latest: GroupState) -> GroupState:
+            # If it was reset to other streams meanwhile, no checkpoint is pending.
+            return changes.advance(latest, views) if latest.streams == state.streams else latest
+
+        return self._update(change)
 
     def rewind(self) -> None:
         """Restart from the positions the group was created with; see `reset`."""

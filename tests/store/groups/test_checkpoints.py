@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
 import anabranch as ab
 from anabranch import limits
+from anabranch.core.group import GroupState
 from anabranch.errors import (
     AlreadyExists,
     Conflict,
@@ -267,3 +269,20 @@ def test_readers_of_a_deleted_group_get_group_not_found(store: Store) -> None:
             call()
     assert store.groups.list() == []
     assert store.groups.open("s/g", streams=["s/a"]).readers == []
+
+
+def test_a_checkpoint_of_a_group_that_is_reset_to_other_streams_meanwhile_is_dropped(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.streams.create("s/b")
+    group, other = store.groups.open("s/g", streams=["s/a"]), store.groups.open("s/g", streams=["s/a"])
+    update = group._update
+
+    def reset_before(change: Callable[[GroupState], GroupState]) -> GroupState:
+        if group._state().checkpoint is not None:
+            other.reset("head", streams=["s/b"])
+        return update(change)
+
+    monkeypatch.setattr(group, "_update", reset_before)
+    with pytest.raises(NotFound, match="the group was reset"):
+        group.checkpoint("c")
