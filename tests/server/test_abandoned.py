@@ -112,6 +112,19 @@ async def test_a_writer_that_is_opened_for_a_cancelled_append_is_kept_for_the_ne
     await closed(store)
 
 
+async def test_a_caller_that_comes_once_a_writer_is_open_and_before_it_is_kept_uses_it(
+    store: Store, front: EventFront
+) -> None:
+    info, writer = store.streams.get("s/a"), store.writer("s/a")
+    opening: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    opening.set_result(writer)  # whose callbacks run a turn of the loop later
+    front.writers._opening[info.id] = opening
+    found = await front.writers.get(info)
+    front.writers._opened(info, opening)
+    assert found.writer is writer and await front.writers.get(info) is found
+    assert len(store._open) == 1
+
+
 def test_a_flight_client_that_goes_before_the_first_batch_leaves_no_reader(store: Store) -> None:
     broker, caller = Broker(store, OpenGuard()), Principal("anonymous", ("admin",))
     _, batches = read(broker, caller, v1.ReadCommand(stream="s/a", follow=True), lambda: False)

@@ -111,10 +111,10 @@ class SharedWriters:
                 opening = self._loop.run_in_executor(self._threads, self._store.writer, info.name)
                 self._opening[info.id] = opening
                 opening.add_done_callback(partial(self._opened, info))
-            await asyncio.shield(opening)
-            held = self._writers.get(info.id)
-            if held is None:  # the name was given to another stream meanwhile
+            writer = await asyncio.shield(opening)
+            if writer.stream_id != info.id:  # the name was given to another stream meanwhile
                 raise StreamNotFound(str(info.name))
+            held = self._writers.get(info.id) or self._keep(info, writer)
         if held.schema_version != info.schema_version:
             held.decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
             held.schema_version = info.schema_version
@@ -166,18 +166,19 @@ class SharedWriters:
         self._opening.pop(info.id, None)
         if opening.cancelled() or opening.exception() is not None:
             return
-        writer = opening.result()
-        if writer.stream_id == info.id:
+        writer, held = opening.result(), self._writers.get(info.id)
+        if held is None and writer.stream_id == info.id:
             self._keep(info, writer)
-        else:
+        elif held is None or held.writer is not writer:  # a caller that came once it was open may have kept it
             self._close(writer)
 
-    def _keep(self, info: StreamInfo, writer: Writer) -> None:
+    def _keep(self, info: StreamInfo, writer: Writer) -> SharedWriter:
         while len(self._writers) >= limits.HTTP_WRITERS_MAX:
             oldest = next(iter(self._writers))
             self._close(self._writers.pop(oldest).writer)
         decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
-        self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version, self._loads)
+        made = self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version, self._loads)
+        return made
 
     def _close(self, writer: Writer) -> None:
         self._loop.run_in_executor(self._threads, _close_quietly, writer)
