@@ -25,7 +25,7 @@ def test_the_tutorial_can_be_followed_from_nothing(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_the_page_on_deployed_queries_can_be_followed(tmp_path: Path) -> None:
     try:
-        assert follow(DOCS / "how-to" / "deploy-queries.md", tmp_path) == 14
+        assert follow(DOCS / "how-to" / "deploy-queries.md", tmp_path) == 15
     finally:
         pid = tmp_path / "host.pid"
         with suppress(ProcessLookupError):  # the page ends it, unless it fails before
