@@ -38,12 +38,12 @@ def new(
         from anabranch.runtime.keys import new_key_line, parse_keys
     from anabranch.runtime.ids import SystemIds
 
-    if file.exists() and not file.is_file():
-        raise InvalidArgument(f"{file} is no regular file, which a key file has to be")
     ids = SystemIds()
     key_id = key_id or f"key-{ids.bits(_ID_BITS):08x}"
     line = new_key_line(key_id, ids)
     old = read_text(file, what="the key file", bytes_max=limits.KEY_FILE_BYTES_MAX) if file.exists() else ""
+    if file.exists() and not file.is_file():
+        raise InvalidArgument(f"{file} is no regular file, which a key file has to be")
     if old and key_id in parse_keys(old, str(file)):
         raise InvalidArgument(f"{file} already has a key '{key_id}'")
     _write(file, line + old)

@@ -17,6 +17,7 @@ globals().update(
             "test_bytes_that_do_not_follow_each_other_are_not_read": INSIDE,
             "test_nothing_lands_behind_a_hole": "makes the blobs of this process fail; see tests/remote/test_bytes.py",
             "test_a_seek_costs_the_logarithm": "counts the calls of the catalog",
+            "test_reading_again_after_truncated_bytes_is_refused_again": "a client has fetched the bytes before they are gone",
             "test_rows_do_not_get_among_the_bytes": "stages events, which needs the store's files",
         },
     )

@@ -36,6 +36,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "log.recovery.test_recovery_rebuild": DAMAGE,
     "log.recovery.test_store_id": DAMAGE,
     "log.test_group_commit": PARTS,
+    "log.test_survey_portions": PARTS,
     "log.upkeep.test_collect": PARTS,
     "log.upkeep.test_compact": PARTS,
     "log.upkeep.test_flatten": UPKEEP,
