@@ -7,7 +7,8 @@ import io
 import threading
 import tracemalloc
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from anabranch.errors import (
     DiskFull,
     Fenced,
     InvalidArgument,
+    StoreUnavailable,
     StreamExists,
     StreamNotFound,
     StreamRenamed,
@@ -35,6 +37,7 @@ from anabranch.errors import (
 )
 from anabranch.log.tail import Tail
 from anabranch.model.cut import StreamCut
+from anabranch.reading.byte_reader import RawByteReader
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store
 from tests.process.children import Child, Tell
@@ -221,6 +224,43 @@ def test_reading_again_after_truncated_bytes_is_refused_again(anywhere: Store) -
                 assert data == bytes([position // size]) * size
         file.raw.seek(50 * size, io.SEEK_SET)
         assert file.raw.read(1) == bytes([50])
+
+
+@pytest.mark.parametrize("how", ["read", "read all", "readinto", "readline", "readlines"])
+def test_after_a_failed_read_the_same_bytes_are_read_again(
+    anywhere: Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    data = b"".join(b"line %d\n" % number for number in range(5_000))
+    put(anywhere, *(data[i : i + 1_000] for i in range(0, len(data), 1_000)))
+    readinto, calls = RawByteReader.readinto, count()
+
+    def failing(reader: RawByteReader, buffer: bytearray) -> int:
+        if next(calls) in (0, 2, 5, 30):
+            raise StoreUnavailable("for a moment")
+        return readinto(reader, buffer)
+
+    def filled(file: ab.ByteReader) -> bytes:
+        buffer = bytearray(7_777)
+        return bytes(buffer[: file.readinto(buffer)])
+
+    monkeypatch.setattr(RawByteReader, "readinto", failing)
+    read: Callable[[ab.ByteReader], bytes] = {
+        "read": lambda file: file.read(7_777),
+        "read all": lambda file: file.read(),
+        "readinto": filled,
+        "readline": lambda file: file.readline(),
+        "readlines": lambda file: b"".join(file.readlines(7_777)),
+    }[how]
+    found, failed = b"", 0
+    with anywhere.bytes(FILE) as file:
+        while len(found) < len(data):
+            position = file.tell()
+            try:
+                found += read(file)
+            except StoreUnavailable:
+                failed += 1
+                assert file.tell() == position
+    assert (found, failed) == (data, 4)
 
 
 def test_the_end_is_never_cut(store: Store) -> None:

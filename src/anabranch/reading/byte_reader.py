@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol, cast
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from anabranch import limits
 from anabranch.errors import Closed, InvalidArgument, Truncated
@@ -12,6 +14,8 @@ from anabranch.reading.byte_index import ByteChunk
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+R = TypeVar("R")
 
 
 class ByteSource(Protocol):
@@ -153,12 +157,28 @@ class ByteReader(io.BufferedReader):
     is sealed.
 
     Positions count bytes, from 0 for the first that was ever written, whatever was truncated since. Reading below the
-    head raises Truncated.
+    head raises Truncated. After an error the position is that from before the call.
     """
 
     def __init__(self, raw: RawByteReader, *, on_close: Callable[[ByteReader], None]) -> None:
         super().__init__(raw, limits.BYTE_BUFFER_BYTES)
         self._on_close = on_close
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """See `io.BufferedReader.read`."""
+        return self._whole(partial(super().read, size))
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """See `io.BufferedReader.readinto`."""
+        return self._whole(partial(super().readinto, buffer))
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """See `io.BufferedReader.readline`."""
+        return self._whole(partial(super().readline, size))
+
+    def readlines(self, hint: int = -1, /) -> list[bytes]:
+        """See `io.BufferedReader.readlines`."""
+        return self._whole(partial(super().readlines, hint))
 
     def head(self) -> int:
         """The position of the first byte that can be read."""
@@ -177,6 +197,16 @@ class ByteReader(io.BufferedReader):
             super().close()
         finally:
             self._on_close(self)
+
+    def _whole(self, read: Callable[[], R]) -> R:
+        """What `read` returns. If it fails, what it had read until then, which Python drops, will be read again."""
+        before = self.tell()
+        try:
+            return read()
+        except BaseException:
+            with suppress(ValueError):  # it was closed meanwhile
+                self.seek(before)
+            raise
 
     def _fresh(self) -> ByteSource:
         if self.closed:
