@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 import anabranch as ab
+from anabranch.store.groups import Groups
 from tests.cli.kit import Line
 
 
@@ -22,6 +25,12 @@ def test_groups_are_listed_with_what_they_have_to_read(sensors: Line) -> None:
     assert row["unread_bytes"] > 0 and row["segments"] == 1
     assert "iot/dash" in sensors("group", "list").out
     assert "scope 'none' not found" in sensors.refused("group", "list", "none")
+
+
+def test_a_group_that_is_deleted_meanwhile_is_not_listed(sensors: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(sensors)
+    monkeypatch.setattr(Groups, "list", lambda *_, **__: ["iot/dash", "iot/gone"])
+    assert [row["name"] for row in sensors("group", "list", "--json").json] == ["iot/dash"]
 
 
 def test_a_group_is_shown_with_readers_segments_and_checkpoints(sensors: Line) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from anabranch.cli.options import JsonOption, MatchOption, StoreOption, new_app,
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.retain import print_subscribers, subscriber_json
 from anabranch.cli.watermark import duration, status_json
-from anabranch.errors import InvalidArgument, StreamNotFound
+from anabranch.errors import GroupNotFound, InvalidArgument, StreamNotFound
 from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ def list_groups(
       anabranch group list --match 'dash-*'
     """
     with open_store(store) as opened:
-        rows = [_row(opened.groups.open(name)) for name in opened.groups.list(scope, pattern=match)]
+        rows = []
+        for name in opened.groups.list(scope, pattern=match):
+            with suppress(GroupNotFound):  # deleted meanwhile
+                rows.append(_row(opened.groups.open(name)))
     if as_json:
         print_json(rows)
         return
