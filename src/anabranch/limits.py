@@ -376,7 +376,7 @@ CONNECTION_BATCHES_MAX: Final = 16  # of one append: accepted and not yet durabl
 FLIGHT_CHUNKS_MAX: Final = 1_024  # chunks of a byte stream in one message
 FLIGHT_POLL_S: Final = 0.5  # how often a follower without events looks whether its client is gone
 LOAD_POLICY_S: Final = 1.0  # how long a broker goes by a stream's load policy before it looks it up again
-FLIGHT_RECHECK_S: Final = 5.0  # how often a call that lasts asks again whether it is still allowed
+RIGHTS_RECHECK_S: Final = 5.0  # how often a call that lasts asks again whether it is still allowed
 
 # Broker: HTTP and followers
 HTTP_BODY_BYTES_MAX: Final = 64 * MIB  # of a request, after decompression too
@@ -400,7 +400,6 @@ UPLOAD_LIFETIME_S: Final = 7 * 86_400.0  # default time after which an unfinishe
 UPLOAD_MEMORY_BYTES: Final = 16 * MIB  # counted as held by a request that uploads
 DURABLE_POLL_S: Final = 20.0  # a long poll of a Durable Stream is answered at the latest then
 FOLLOW_IDLE_S: Final = 15.0  # after this long without events, a follower gets a sign of life
-FOLLOW_RECHECK_S: Final = 5.0  # how often a follower's permission is checked again
 SOCKET_MESSAGE_BYTES_MAX: Final = 4 * KIB  # sent by a follower over a WebSocket, which has nothing to say
 FOLLOW_AWAIT_S: Final = 0.5  # how often is looked for a stream that a follower waits for
 FOLLOW_SEND_BYTES: Final = 64 * KIB  # handed to a follower's connection at a time

@@ -58,7 +58,7 @@ def test_a_read_ends_where_its_caller_has_lost_the_right(
         raise PermissionDenied("no longer")
 
     monkeypatch.setattr(guard, "authorize", authorize)
-    monkeypatch.setattr(limits, "FLIGHT_RECHECK_S", -1.0)
+    monkeypatch.setattr(limits, "RIGHTS_RECHECK_S", -1.0)
     with pytest.raises(PermissionDenied):
         list(batches)
 
@@ -67,7 +67,7 @@ def test_an_append_is_checked_by_the_present_name_of_the_stream(
     service: FlightService, client: flight.FlightClient, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(limits, "FLIGHT_RECHECK_S", -1.0)
+    monkeypatch.setattr(limits, "RIGHTS_RECHECK_S", -1.0)
     descriptor = flight.FlightDescriptor.for_command(pack(v1.AppendCommand(stream="s/a")))
     batch = pa.record_batch([pa.array([b"x"])], ["payload"])
     writer, answers = client.do_put(descriptor, batch.schema)

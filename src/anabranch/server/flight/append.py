@@ -231,7 +231,7 @@ def _take(
         if clock.monotonic() - refreshed_at > limits.LOAD_POLICY_S:
             broker.loads.refresh(info.id)
             refreshed_at = clock.monotonic()
-        if clock.monotonic() - checked_at > limits.FLIGHT_RECHECK_S:
+        if clock.monotonic() - checked_at > limits.RIGHTS_RECHECK_S:
             present = broker.store.streams.get(info.id).name  # it may have moved to where the caller has no rights
             guard.authorize(principal, "write", str(present), verb="append")
             checked_at = clock.monotonic()

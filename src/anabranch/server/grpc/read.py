@@ -15,6 +15,7 @@ from anabranch.server.events.page import Range, open_range, place, rate_of, time
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.server.grpc.errors import draining
 from anabranch.server.grpc.rows import columns_of, encode
+from anabranch.server.rights import RightToRead
 from anabranch.server.tail.paced import PacedParts
 from anabranch.wire.v1 import store_pb2 as v1
 
@@ -26,7 +27,7 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
     part = partial(encode, raw=info.schema.raw, columns=None, meta=asked.meta)
     reader = await open_in_thread(front.threads, lambda: open_range(front.store, info, asked))
     left, parts = asked.limit, PacedParts(asked.rate, front.tails.closing)
-    position = reader.position
+    position, right = reader.position, RightToRead(front.store, front.guard, call.principal, info.id)
     try:
         while left is None or left > 0:
             batch = await front.run(reader.read)
@@ -39,6 +40,8 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
                 position = cut_behind(batch, position)
             left = None if left is None else left - batch.num_rows
             async for paced in parts.of(batch, position):
+                if right.is_due():
+                    await front.run(right.check)
                 front.guard.authorize(call.principal, "read", str(info.name), verb="read")
                 if paced is None:
                     continue
@@ -90,12 +93,12 @@ async def follow(call: GrpcCall, request: v1.FollowRequest, info: StreamInfo) ->
         raise draining() from None
     try:
         await call.send(v1.FollowResponse(cut=str(follower.position)))
-        check_at = loop.time() + limits.FOLLOW_RECHECK_S
+        check_at = loop.time() + limits.RIGHTS_RECHECK_S
         async for batch in follower.batches():
             if front.draining:
                 raise draining()
             if loop.time() > check_at:
-                check_at = loop.time() + limits.FOLLOW_RECHECK_S
+                check_at = loop.time() + limits.RIGHTS_RECHECK_S
                 await front.check_follows(call.principal, info.id)
             if batch is None:
                 continue

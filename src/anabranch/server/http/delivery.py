@@ -123,12 +123,12 @@ class Delivery:
         info, follower, form = self._following
         if form.schema is not None:
             yield [arrow_head(form.schema)]
-        check_at = loop.time() + limits.FOLLOW_RECHECK_S
+        check_at = loop.time() + limits.RIGHTS_RECHECK_S
         async for batch in follower.batches():
             if call.front.draining:
                 raise Closed("broker")
             if loop.time() > check_at:
-                check_at = loop.time() + limits.FOLLOW_RECHECK_S
+                check_at = loop.time() + limits.RIGHTS_RECHECK_S
                 await call.front.check_follows(call.principal, info.id)
             yield None if batch is None else batch.encoded(form.key, form.encode)
 

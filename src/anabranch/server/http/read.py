@@ -24,6 +24,7 @@ from anabranch.server.events.page import EventPage, Range, open_range, rate_of, 
 from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.rights import RightToRead
 from anabranch.server.tail.paced import PacedPart, PacedParts
 
 TYPES: Final = {
@@ -158,9 +159,12 @@ async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> Asy
     """All events to the end, in parts; each waits until the connection has taken the one before."""
     front, guard, encode = call.front, call.front.guard, _encoder(form, reader.schema, asked)
     parts = PacedParts(asked.rate, front.tails.closing)
+    right = RightToRead(front.store, guard, call.principal, call.info.id)
     try:
         while (batch := await front.run(reader.read)) is not None:
             async for part in parts.of(batch, reader.position):
+                if right.is_due():
+                    await front.run(right.check)
                 guard.authorize(call.principal, "read", str(call.info.name), verb="read")
                 if part is None:
                     continue

@@ -62,14 +62,14 @@ class _Events(StreamingResponse):
 async def _events(call: HttpCall, stream: DurableStream, start: int, follower: Follower) -> AsyncIterator[bytes]:
     offset = start
     loop = asyncio.get_running_loop()
-    check_at = loop.time() + limits.FOLLOW_RECHECK_S
+    check_at = loop.time() + limits.RIGHTS_RECHECK_S
     if offset >= stream.tail and not stream.closed:
         yield _control(call, offset, up_to_date=True)
     try:
         async with aclosing(follower.batches()) as batches:  # type: ignore[type-var]
             async for batch in batches:
                 if loop.time() > check_at:
-                    check_at = loop.time() + limits.FOLLOW_RECHECK_S
+                    check_at = loop.time() + limits.RIGHTS_RECHECK_S
                     await call.front.check_follows(call.principal, call.info.id)
                 data = b""
                 if batch is not None:
