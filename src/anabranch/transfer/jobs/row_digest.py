@@ -3,6 +3,8 @@
 Numbers are equal whatever their width; NaN equals NaN, null equals null, and 0.0 is not -0.0. Numbers and times are
 mixed by the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014), in two
 streams of 64 bits. For other types it is xxh3-128 of the value's bytes, computed once per distinct value of a batch.
+Times inside nested values are compared as the numbers that store them: Python's times hold neither all of their digits
+nor all of their years.
 """
 
 from __future__ import annotations
@@ -66,13 +68,26 @@ def _by_value(column: pa.Array) -> tuple[Words, Words]:
             np.asarray(pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)),
         )
     except pa.ArrowNotImplementedError:  # nested values
-        values, indices = column, np.arange(len(column))
+        values, indices = column.cast(_with_numbers(column.type)), np.arange(len(column))
     digests = [xxhash.xxh3_128_intdigest(_bytes(value)) for value in values]
     if not digests:  # only nulls
         digests = [0]
     low = np.array([digest & 0xFFFFFFFFFFFFFFFF for digest in digests], dtype=np.uint64)
     high = np.array([digest >> 64 for digest in digests], dtype=np.uint64)
     return low[indices], high[indices]
+
+
+def _with_numbers(kind: pa.DataType) -> pa.DataType:
+    """The type with integers in place of times, also within others."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_numbers(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_with_numbers(kind.key_type), _with_numbers(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_with_numbers(kind.value_type))
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind
 
 
 def _bytes(value: pa.Scalar) -> bytes:

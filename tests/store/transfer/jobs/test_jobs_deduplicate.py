@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch import limits
-from anabranch.errors import Conflict, InvalidArgument, Truncated
+from anabranch.errors import Conflict, DiskFull, InvalidArgument, Truncated
 from anabranch.runtime.tasks import ThreadTasks
 from anabranch.store import Store
 from anabranch.transfer.jobs import repeat_sort as seen
@@ -268,6 +268,22 @@ def test_digests_tell_rows_apart_by_every_value() -> None:
         assert list(zip(low.tolist(), high.tolist(), strict=True))[2] != rows[2]
 
 
+@pytest.mark.parametrize("kind", [pa.time64("ns"), pa.duration("ns"), pa.timestamp("us"), pa.duration("s")])
+@pytest.mark.parametrize("first", [1, 2**62])
+def test_nested_times_are_told_apart_by_every_digit_in_any_year(kind: pa.DataType, first: int) -> None:
+    times = pa.array([first, first, first + 1, None], pa.int64()).cast(kind)
+    nested = {
+        "struct": pa.StructArray.from_arrays([times], ["t"]),
+        "list": pa.ListArray.from_arrays([0, 1, 2, 3, 4], times),
+        "map": pa.MapArray.from_arrays([0, 1, 2, 3, 4], pa.array([1, 1, 1, 1], pa.date32()), times),
+    }
+    for name, column in nested.items():
+        low, high = row_digests(pa.record_batch({name: pa.ListArray.from_arrays([0, 1, 2, 3, 4], column)}))
+        rows = list(zip(low.tolist(), high.tolist(), strict=True))
+        assert rows[0] == rows[1]
+        assert len(set(rows)) == 3
+
+
 def test_one_nan_is_as_good_as_another() -> None:
     several = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], dtype=np.uint64).view(np.float64)
     low, high = row_digests(pa.record_batch({"f": several}))
@@ -376,4 +392,13 @@ def test_many_digests_are_sorted_in_little_memory(monkeypatch: pytest.MonkeyPatc
     assert found.settle() == 10
     assert found.repeats(0, len(numbers)).tolist() == [*range(399_990, 400_000)]
     assert apsw.memory_high_water() - before < 6 * limits.MIB
+    found.close()
+
+
+def test_a_full_disk_is_reported_as_one() -> None:
+    found = seen.RepeatSort(ThreadTasks())
+    found._database.pragma("max_page_count", 4)
+    words = np.arange(10_000, dtype=np.uint64)
+    with pytest.raises(DiskFull, match="SQLITE_TMPDIR"):
+        found.add((words, words), 0)
     found.close()
