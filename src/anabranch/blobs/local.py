@@ -111,9 +111,9 @@ class LocalBlobs:
         folder = self._root / below
         if below:
             self._check_inside(str(folder), prefix)
-        for path in sorted(_files(folder)):
-            key = path.relative_to(self._root).as_posix()
+        for key in sorted(path.relative_to(self._root).as_posix() for path in _files(folder)):
             if key.startswith(prefix):
+                path = self._root / key
                 try:
                     found = path.lstat()
                     if stat.S_ISLNK(found.st_mode) and self._leads_inside(str(path)):

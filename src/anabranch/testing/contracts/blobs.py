@@ -103,12 +103,13 @@ class BlobContract:
         assert self.blobs.get(KEY, 8 * len(block), len(block)).to_pybytes() == block
 
     def test_a_listing_is_in_key_order_and_knows_sizes(self) -> None:
-        for key in ("b/2", "a/1", "b/10", "ab/1", "b/1.x"):
+        keys = ("b/2", "a/1", "b/10", "ab/1", "b/1.x", "a-b/1", "a.b/1", "b/1-a/1", "b/1/1")
+        for key in keys:
             self.blobs.put(key, [key.encode()])
-        assert [*self.blobs.list()] == sorted((key, len(key)) for key in ("b/2", "a/1", "b/10", "ab/1", "b/1.x"))
-        assert [blob.key for blob in self.blobs.list("b/")] == ["b/1.x", "b/10", "b/2"]
-        assert [blob.key for blob in self.blobs.list("b/1")] == ["b/1.x", "b/10"]
-        assert [blob.key for blob in self.blobs.list("a")] == ["a/1", "ab/1"]
+        assert [*self.blobs.list()] == sorted((key, len(key)) for key in keys)
+        assert [blob.key for blob in self.blobs.list("b/")] == ["b/1-a/1", "b/1.x", "b/1/1", "b/10", "b/2"]
+        assert [blob.key for blob in self.blobs.list("b/1")] == ["b/1-a/1", "b/1.x", "b/1/1", "b/10"]
+        assert [blob.key for blob in self.blobs.list("a")] == ["a-b/1", "a.b/1", "a/1", "ab/1"]
         assert [*self.blobs.list("nothing/")] == []
 
     def test_a_deleted_blob_is_gone(self) -> None:
