@@ -24,11 +24,16 @@ class FileListener:
         self._changed = changed
         self._tasks = runtime.tasks
         self._watch = FileWatch(path)
-        self._stop, self._stopped = socket.socketpair()
+        try:
+            self._stop, self._stopped = socket.socketpair()
+        except BaseException:
+            self._watch.close()
+            raise
         try:
             self._task = runtime.tasks.spawn("listener", self._run)
         except BaseException:
             self._release()
+            self._stop.close()
             raise
 
     def _run(self) -> None:
