@@ -169,6 +169,7 @@ class WasmInstance:
         memory = getattr(self, "_memory", None)
         if memory is None:
             return ""
+        memory.refresh()  # the call that failed may have grown it
         used = memory.size / _MIB
         return f" (its memory was {used:.1f} of at most {limits.MODULE_MEMORY_BYTES_MAX // _MIB} MiB)"
 

@@ -212,6 +212,11 @@ def test_memory_ends_at_its_limit(engine: WasmEngine) -> None:
     )
     with pytest.raises(ModuleFailed, match=r"its memory was 0.1 of at most 64 MiB"):
         loaded(engine, module(grows), SCORE)([column([1.0])])
+    fills = function(
+        "score", "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) unreachable (i32.const 0)"
+    )
+    with pytest.raises(ModuleFailed, match=r"its memory was 64.0 of at most 64 MiB"):
+        loaded(engine, module(fills), SCORE)([column([1.0])])
     with pytest.raises(ModuleFailed, match="memory minimum size of 2000 pages exceeds memory limits, in starting it"):
         loaded(engine, module(FAHRENHEIT, memory='(memory (export "memory") 2000)'), SCORE)([column([1.0])])
     lies = '(func (export "alloc") (param i32) (result i32) (i32.const 65536))'
