@@ -473,9 +473,24 @@ _FILLED = [("abc", "abcxy"), ("abcdefg", "abcde"), ("", "xyxyx"), ("😀é", "�
 _SPACES = [("abc", "  abc"), ("", "     "), (None, None)]
 _SPLIT = [("a,b,c", "b"), ("a,,c", ""), (",b", "b"), ("é,😀", "😀"), (None, None)]
 _OF_ONE = [("a", "a"), (",b", ""), ("a,b", "a")]
+_ENDS = [("abcdef", 3, "ab"), ("abcdef", 9, "abcdef"), ("abcdef", 1, ""), ("abcdef", 0, ""), ("abcdef", None, None)]
+_STARTS = [("abcdef", 1, "abc"), ("abcdef", -1, "a"), ("abcdef", -7, ""), ("abcdef", 5, "ef"), (None, 1, None)]
 _SPACED = " \t\u00a0 é \u00a0\t "
 
 TEXTS = [
+    # What is before the text counts as a part of the length, and is nothing.
+    *(
+        Case(dialect, sql, "x STRING, n INT", rows)
+        for dialect in ("azure", "risingwave", "materialize")
+        for sql, rows in (
+            ("SUBSTRING(x, n, 3)", _STARTS),
+            ("SUBSTRING(x, n - 9, 9)", _ENDS),
+        )
+    ),
+    *(
+        Case(dialect, "SUBSTRING(x, n)", "x STRING, n INT", [("abc", 2, "bc"), ("abc", -1, "abc"), ("abc", None, None)])
+        for dialect in ("risingwave", "materialize")
+    ),
     *(
         Case(dialect, sql, _X, _PLACES)
         for dialect, sql in (
@@ -689,6 +704,13 @@ APPROXIMATE = [
 
 # Dialect, expression, part of the message.
 REFUSED = [
+    ("flink", "CAST(x AS CHAR(3))", "write SUBSTRING(CAST(x AS STRING), 1, 3)"),
+    ("flink", "TRY_CAST(x AS VARCHAR(3))", "write SUBSTRING(CAST(x AS STRING), 1, 3)"),
+    ("trino", "CAST(x AS CHAR)", "write SUBSTRING(CAST(x AS VARCHAR), 1, 1)"),
+    ("azure", "CAST(x AS nvarchar(3))", "write SUBSTRING(CAST(x AS nvarchar(max)), 1, 3)"),
+    ("materialize", "x::varchar(3)", "write SUBSTRING(CAST(x AS VARCHAR), 1, 3)"),
+    ("flink", "CAST(n AS DECIMAL)", "write both: DECIMAL(18, 3)"),
+    ("bigquery", "CAST(n AS NUMERIC)", "write both: DECIMAL(18, 3)"),
     ("flink", "TIMESTAMPDIFF(MONTH, a, b)", "in whole months differs at the ends of months; use days"),
     ("trino", "date_diff('year', a, b)", "in whole years differs"),
     (

@@ -53,6 +53,26 @@ def test_a_form_that_differs_is_refused_at_its_line(form: Form, dialect: str, sq
     assert message in str(refused.value) and refused.value.line == 2
 
 
+@pytest.mark.parametrize("value", ["'1.7'", "x", "CAST(x AS STRING)", "REGEXP_EXTRACT(x, '1.*', 0)"])
+@pytest.mark.parametrize("dialect", ["flink", "snowflake", "bigquery"])
+def test_a_text_with_a_fraction_becomes_the_integer_of_its_system(dialect: str, value: str) -> None:
+    """Flink cuts it off, Snowflake rounds it, and in the others it is no integer."""
+    value = value.replace(", 0)", ")") if dialect == "bigquery" else value
+    if dialect == "snowflake" and "REGEXP" in value:
+        value = "SPLIT_PART(x, ',', 1)"
+    for x, flink, snowflake in (("1.7", 1, 2), ("12", 12, 12)):
+        sql = f"TRY_CAST({value} AS INT)" if dialect != "bigquery" else f"SAFE_CAST({value} AS INT64)"
+        if x == "12":
+            sql = sql.replace("'1.7'", "'12'")
+        expected = {"flink": flink, "snowflake": snowflake, "bigquery": None if "." in x else 12}[dialect]
+        assert results(Case(dialect, sql, "x STRING", [(x, expected)])) == [expected]
+
+
+def test_a_text_that_is_no_integer_fails_where_its_system_fails() -> None:
+    with pytest.raises(duckdb.ConversionException, match=r"'1\.7 is no whole number'"):
+        results(Case("trino", "CAST(x AS integer)", "x STRING", [("1.7", None)]))
+
+
 def test_a_quantile_over_neighbours_is_refused_in_a_pipeline() -> None:
     text = "CREATE TABLE r AS SELECT approx_percentile(x, 0.5) OVER (PARTITION BY y) AS v FROM s"
     with pytest.raises(InvalidSql, match="OVER is not supported in a pipeline"):

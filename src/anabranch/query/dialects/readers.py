@@ -13,6 +13,7 @@ from anabranch.errors.optional import optional
 with optional("a translation of SQL", "spark"):
     from sqlglot import Dialect, TokenType, exp
     from sqlglot.dialects.spark import Spark
+    from sqlglot.parser import Parser
     from sqlglot.parsers.spark import SparkParser
 
     from anabranch.query.dialects.quantiles import QUANTILES
@@ -34,7 +35,15 @@ class KsqldbTokenizer(FlinkTokenizer):
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`", '"']
 
 
-class FlinkParser(SparkParser):
+class KsqldbParser(SparkParser):
+    """A text keeps its length, which Spark's parser drops from a cast."""
+
+    def _parse_types(self, *arguments: Any, **options: Any) -> exp.Expr | None:
+        # Not super(): what is between drops the length.
+        return Parser._parse_types(self, *arguments, **options)
+
+
+class FlinkParser(KsqldbParser):
     """A cast that fails is an error."""
 
     STRICT_CAST = True
@@ -55,6 +64,7 @@ class KsqldbReader(Spark):
     SAFE_DIVISION = False
     TYPED_DIVISION = True
     Tokenizer = KsqldbTokenizer
+    Parser = KsqldbParser
 
 
 _PARSED_AS_SYNTAX: Final = frozenset({"POSITION", "JSON_VALUE"})

@@ -12,7 +12,7 @@ from sqlglot import exp
 from anabranch.query.dialects.calls import NotTranslated, sql_of
 from anabranch.query.dialects.texts import trim
 from anabranch.query.dialects.times import seconds_since_1970
-from anabranch.query.dialects.written_calls import CALL_KINDS, WITHOUT_FRACTION, write_call
+from anabranch.query.dialects.written_calls import CALL_KINDS, IS_TEXT, WITHOUT_FRACTION, write_call
 
 _CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
 """A cast to an integer cuts off the fraction. It rounds in the others, as in DuckDB; it cuts off in Spark."""
@@ -20,6 +20,8 @@ _TO_EVEN: Final = frozenset({"risingwave", "materialize"})
 """Of those that round: those that round a half to the even number, as DuckDB does. The others round it away from zero."""
 _DIVIDES_INTEGERS: Final = frozenset({"flink", "ksqldb", "azure", "trino", "risingwave", "materialize"})
 _FRACTIONAL_SECONDS: Final = frozenset({"risingwave", "materialize"})
+_ROUNDS_TEXTS: Final = "snowflake"
+"""Where a text with a fraction becomes the nearest integer, as in DuckDB. It is cut off in Flink, and no integer elsewhere."""
 _BEFORE_THE_TEXT: Final = frozenset({"azure", "risingwave", "materialize"})
 """A substring from a negative place begins before the text; in the others it counts from the end."""
 
@@ -54,6 +56,8 @@ def different(tree: exp.Expr, dialect: str, *, pipeline: bool) -> tuple[exp.Expr
 
 def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
     match node:
+        case exp.Cast():
+            return _type_message(node.to, dialect)
         case exp.Div() if dialect in _DIVIDES_INTEGERS and not any(map(_is_fractional, (node.this, node.expression))):
             return "a division of two integers has no fraction there, but has one here; write a / 2.0, or a / CAST(b AS DOUBLE)"
         case exp.Extract():
@@ -75,6 +79,25 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
         ):
             return "a substring from a place before the first is not translated; begin at 1 or later"
     return None
+
+
+def _type_message(to: exp.DataType, dialect: str) -> str | None:
+    """Of types that the systems cut off, fill up or complete in other ways than DuckDB and Spark."""
+    sizes = [each.name.lower() for each in to.expressions]
+    match to.this:
+        case exp.DType.CHAR | exp.DType.NCHAR | exp.DType.BPCHAR:
+            sized = True
+        case kind if kind in exp.DataType.TEXT_TYPES:
+            sized = bool(sizes) and sizes[0] not in ("max", "2147483647")
+        case exp.DType.DECIMAL if not sizes:
+            return "a DECIMAL without precision and scale is not the same in all systems; write both: DECIMAL(18, 3)"
+        case _:
+            return None
+    if not sized:
+        return None
+    whole = {"azure": "nvarchar(max)", "flink": "STRING", "bigquery": "STRING"}.get(dialect, "VARCHAR")
+    size = sizes[0] if sizes and sizes[0].isdigit() else "1"
+    return f"a cast to texts of a length is not translated; write SUBSTRING(CAST(x AS {whole}), 1, {size})"
 
 
 def _interval_message(node: exp.Interval, *, several: bool) -> str | None:
@@ -129,7 +152,7 @@ def _is_fractional(node: exp.Expr) -> bool:
 def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
     """Write casts, calls and truncations so that they have the dialect's result. Raises NotTranslated, with its `node`."""
     for node in reversed(
-        list(tree.find_all(exp.Cast, exp.Trim, exp.Extract, exp.Interval, *CALL_KINDS))
+        list(tree.find_all(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, *CALL_KINDS))
     ):  # the inner ones first
         try:
             _rewrite_node(node, dialect, pipeline=pipeline)
@@ -155,8 +178,27 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
                 node.replace(exp.Var(this=seconds_since_1970(node, dialect, pipeline=pipeline)))
         case exp.Interval():
             _quarters_as_months(node)
+        case exp.Substring():
+            if dialect in _BEFORE_THE_TEXT:
+                _begin_in_the_text(node)
         case _:
             write_call(node, dialect, pipeline=pipeline)
+
+
+def _begin_in_the_text(node: exp.Substring) -> None:
+    """A computed start that is before the text: what is before the text counts, but is nothing."""
+    start, length = node.args.get("start"), node.args.get("length")
+    if start is None or _number(start) is not None:
+        return
+    first = exp.Literal.number(1)
+    before = exp.LT(this=exp.paren(start.copy()), expression=first.copy())
+    if length is not None:
+        end = exp.Add(this=exp.paren(start.copy()), expression=exp.paren(length.copy()))
+        left = exp.Sub(this=end, expression=first.copy())
+        nothing = exp.LTE(this=end.copy(), expression=first.copy())
+        shortened = exp.Case(default=left).when(nothing, exp.Literal.number(0))
+        node.set("length", exp.Case(default=length.copy()).when(before.copy(), shortened))
+    node.set("start", exp.Case(default=start.copy()).when(before, first))
 
 
 def _quarters_as_months(node: exp.Interval) -> None:
@@ -185,12 +227,36 @@ def _is_whole(node: exp.Expr) -> bool:
         case exp.Round():
             return node.args.get("decimals") is None
         case exp.Literal():
-            return node.is_string or node.name.isdigit()
+            return bool(_WHOLE_NUMBER.fullmatch(node.name))
         case exp.Cast():
-            return node.to.this in exp.DataType.INTEGER_TYPES or node.to.this in exp.DataType.TEXT_TYPES
+            return node.to.this in exp.DataType.INTEGER_TYPES
         case exp.Var():
             return bool(node.meta.get(WITHOUT_FRACTION))
     return isinstance(node, _WHOLE)
+
+
+def _is_text(node: exp.Expr) -> bool:
+    """Whether it surely is a text."""
+    match node:
+        case exp.Paren():
+            return _is_text(node.this)
+        case exp.Literal():
+            return node.is_string
+        case exp.Cast():
+            return node.to.this in exp.DataType.TEXT_TYPES
+        case exp.Var():
+            return bool(node.meta.get(IS_TEXT))
+    return False
+
+
+def _whole_text(value: str, dialect: str) -> str:
+    """SQL of DuckDB, whose cast rounds a text with a fraction: the text, or one that no cast takes if it is no integer."""
+    text = f"CAST({value} AS VARCHAR)"
+    if dialect == "flink":
+        text = f"regexp_replace({text}, '^( *[+-]?[0-9]+)[.][0-9]* *$', '\\1')"
+    return (
+        f"CASE WHEN regexp_full_match({text}, ' *[+-]?[0-9]+ *') THEN {text} ELSE {text} || ' is no whole number' END"
+    )
 
 
 def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
@@ -199,6 +265,11 @@ def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
     value = sql_of(cast.this, pipeline=pipeline)
     kept = cast.copy()
     kept.set("this", exp.Var(this=value))
+    if _is_text(cast.this):
+        if not pipeline and dialect != _ROUNDS_TEXTS:
+            cast.set("this", exp.Var(this=_whole_text(value, dialect)))
+        return
+    cases: list[tuple[str, str]] = []
     if not pipeline and dialect in _CUTS_OFF:
         cases = [
             ("IN ('FLOAT', 'DOUBLE')", f"trunc(TRY_CAST({value} AS DOUBLE))"),
@@ -212,7 +283,9 @@ def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
             ("IN ('float', 'double')", f"{function}(TRY_CAST({value} AS DOUBLE))"),
             ("LIKE 'decimal%'", f"round(TRY_CAST({value} AS DECIMAL(38, 18)))"),
         ]
-    else:
+    if not pipeline and dialect != _ROUNDS_TEXTS:
+        cases.append(("= 'VARCHAR'", _whole_text(value, dialect)))
+    if not cases:
         return
     found = exp.Case(default=kept)
     for types, rounded in cases:

@@ -22,23 +22,20 @@ _OF_SYNTAX: Final[dict[type[exp.Expr], str]] = {
 }
 CALL_KINDS: Final[tuple[type[exp.Expr], ...]] = (exp.Anonymous, exp.AnonymousAggFunc, *_OF_SYNTAX)
 WITHOUT_FRACTION: Final = "anabranch_without_fraction"
-"""Marks, in `meta`, what surely is a whole number or a text, which a cast to an integer need not round."""
+"""Marks, in `meta`, what surely is a whole number, which a cast to an integer need not round."""
+IS_TEXT: Final = "anabranch_is_text"
+"""Marks what surely is a text."""
 _WITHOUT_FRACTION: Final = frozenset(
     (
-        *("JSON_VALUE", "JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "SPLIT_PART", "SPLIT_INDEX", "REGEXP_EXTRACT"),
-        *(
-            "REGEXP_REPLACE",
-            "POSITION",
-            "STRPOS",
-            "INSTR",
-            "LOCATE",
-            "CHARINDEX",
-            "TIMESTAMPDIFF",
-            "DATEDIFF",
-            "TIMEDIFF",
-        ),
+        *("POSITION", "STRPOS", "INSTR", "LOCATE", "CHARINDEX", "TIMESTAMPDIFF", "DATEDIFF", "TIMEDIFF"),
         *("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DAY_OF_MONTH", "HOUR", "MINUTE", "SECOND"),
         *("TIMESTAMP_DIFF", "DATE_DIFF", "UNIX_TIMESTAMP", "UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS"),
+    )
+)
+_ARE_TEXTS: Final = frozenset(
+    (
+        *("JSON_VALUE", "JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "SPLIT_PART", "SPLIT_INDEX"),
+        *("REGEXP_EXTRACT", "REGEXP_REPLACE"),
     )
 )
 
@@ -54,6 +51,7 @@ def write_call(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         around, arguments = wider
     written = exp.Var(this=writer(WrittenCall(name, arguments, dialect, pipeline)))
     written.meta[WITHOUT_FRACTION] = name in _WITHOUT_FRACTION
+    written.meta[IS_TEXT] = name in _ARE_TEXTS
     around.replace(written)
 
 
