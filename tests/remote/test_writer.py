@@ -70,6 +70,21 @@ def test_typed_events_and_columns_gained_meanwhile(connection: Connection, store
     assert [(each["n"], each["more"]) for each in bodies_of(store, "s/typed")] == [(1, None), (2, "x")]
 
 
+@pytest.mark.parametrize("number", ["1", 1.5, True, -1, 2**63])
+def test_fences_and_conditions_that_are_no_numbers_of_a_catalog_are_refused_at_once(
+    connection: Connection, store: Store, number: object
+) -> None:
+    with pytest.raises(InvalidArgument, match="expected `fence` as an integer"):
+        writer(connection, fence=number)
+    with writer(connection, fence=0) as w:
+        with pytest.raises(InvalidArgument, match="expected `expected` as an integer"):
+            w.write(b"x", key="k", expected=number)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match="expected `expected` as an integer"):
+            w.write_batch(pa.table({"key": ["k"], "payload": [b"x"]}), expected=number)  # type: ignore[arg-type]
+        w.write(b"first", key="k", expected=0).result(30)
+    assert bodies_of(store, "s/a") == [b"first"]
+
+
 def test_a_refused_batch_does_not_stop_later_ones(connection: Connection, store: Store) -> None:
     with writer(connection, fence=0) as w:
         first = w.write(b"a", key="k", expected=0)

@@ -1,10 +1,11 @@
-"""Durations and sizes as people write them: parsed, and as text."""
+"""Durations and sizes as people write them: parsed, and as text; and numbers that a catalog can hold."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 from decimal import Decimal
+from operator import index
 from typing import Final
 
 from anabranch.errors import InvalidArgument
@@ -70,6 +71,17 @@ def size_text(count: float) -> str:
             break
         count /= 1000
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def check_number(name: str, value: int) -> int:
+    """The argument `name` as an integer that a catalog can hold. Raises InvalidArgument."""
+    try:
+        number = -1 if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 1 << 63:
+        raise InvalidArgument(f"expected `{name}` as an integer from 0 to 2**63 - 1, got {value!r:.100}")
+    return number
 
 
 def _positive(amount: int, text: object) -> int:

@@ -29,6 +29,7 @@ from anabranch.errors import (
     StreamSealed,
     TooLarge,
 )
+from anabranch.model.amounts import check_number
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.producer import unnamed_producer
@@ -88,6 +89,8 @@ class RemoteWriter(Displayed, Closeable):
                 raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
         if [writer_id, producer, fence].count(None) < 2:
             raise InvalidArgument("pass only one of writer_id=, producer= and fence=")
+        if fence is not None:
+            fence = check_number("fence", fence)
         named = writer_id or producer
         self._connection = connection
         self._runtime = runtime
@@ -208,6 +211,8 @@ class RemoteWriter(Displayed, Closeable):
     def write_batch(self, data: Any, *, atomic: bool = False, expected: int | None = None) -> BatchAck:
         """See `Writer.write_batch`."""
         self._require_open()
+        if expected is not None:
+            expected = check_number("expected", expected)
         table = self._to_stored(to_table(data))
         check_sizes(table, self._settings)
         if self._schema.key is not None:
@@ -280,6 +285,8 @@ class RemoteWriter(Displayed, Closeable):
         if size > self._settings.large_event_bytes_max:
             raise TooLarge("an event", size, self._settings.large_event_bytes_max)
         self._require_open()
+        if expected is not None:
+            expected = check_number("expected", expected)
         chunk = new_chunk(self._schema, Acknowledgement(self._stream, self, self._refusals))
         if isinstance(chunk, RawChunk):
             chunk.payloads, chunk.keys, chunk.times = [event], [key], [time]

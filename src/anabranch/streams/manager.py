@@ -14,6 +14,7 @@ from anabranch.core.list_filter import ListFilter, Tags
 from anabranch.core.scale import ScalePlan, plan_merge, plan_replacement, plan_segments, plan_split
 from anabranch.core.stitch import JoinResult
 from anabranch.errors import InvalidArgument, ScopeNotFound, ScopeRenamed, StreamNotFound, StreamRenamed
+from anabranch.model.amounts import check_number
 from anabranch.model.check import checks_of, merged
 from anabranch.model.cut import Edge, StreamCut, parse_cut
 from anabranch.model.ids import Micros, SegmentId
@@ -252,8 +253,9 @@ class Streams(Displayed):
         )
 
     def fence(self, name: StreamKey, fence: int, *, request: str | None = None) -> None:
-        """Refuse appends with a lower fence from now on, including on segments that later scalings create."""
-        full = stream_key(name)
+        """Refuse appends with a lower fence from now on, including on segments that later scalings create. Raises
+        InvalidArgument for a lower one than the stream has."""
+        full, fence = stream_key(name), check_number("fence", fence)
 
         def change(txn: Writing, now: Micros) -> Result:
             fence_stream(txn, need_view(txn, full, unsealed=True), fence, now)

@@ -27,6 +27,7 @@ from anabranch.errors import (
 )
 from anabranch.log.appender import Appender
 from anabranch.log.commit import WriterHandle
+from anabranch.model.amounts import check_number
 from anabranch.model.ids import Micros, StreamId, WriterId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.seconds import check_seconds
@@ -82,6 +83,8 @@ class Writer(Displayed, Closeable):
             check_seconds("note_time_s", note_time_s)
             if note_time_s <= 0:
                 raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
+        if fence is not None:
+            fence = check_number("fence", fence)
         self._appender = appender
         self._runtime = runtime
         self._settings = runtime.settings
@@ -223,6 +226,8 @@ class Writer(Displayed, Closeable):
         self, table: pa.Table, *, atomic: bool, expected: int | None, repeatable: bool = False
     ) -> BatchAck:
         self._require_open()
+        if expected is not None:
+            expected = check_number("expected", expected)
         table = self._to_stored(table)
         check_sizes(table, self._settings)
         acknowledgement = Acknowledgement(self._stream, self._appender, self._queue.refusals)
@@ -389,6 +394,8 @@ class Writer(Displayed, Closeable):
         if size > self._settings.large_event_bytes_max:
             raise TooLarge("an event", size, self._settings.large_event_bytes_max)
         self._require_open()
+        if expected is not None:
+            expected = check_number("expected", expected)
         chunk = new_chunk(self._schema, Acknowledgement(self._stream, self._appender, self._queue.refusals))
         if isinstance(chunk, RawChunk):
             chunk.payloads, chunk.keys, chunk.times = [event], [key], [time]

@@ -138,6 +138,24 @@ def test_a_raised_fence_refuses_writers_that_carry_a_lower_one(store: Store) -> 
     old.close()
 
 
+@pytest.mark.parametrize("number", ["1", 1.5, True, -1, 2**63])
+def test_fences_and_conditions_that_are_no_numbers_of_a_catalog_are_refused_at_once(
+    store: Store, number: object
+) -> None:
+    with pytest.raises(InvalidArgument, match="expected `fence` as an integer"):
+        store.streams.fence("s/raw", number)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="expected `fence` as an integer"):
+        store.writer("s/raw", fence=number)  # type: ignore[arg-type]
+    with store.writer("s/raw", fence=0) as writer:
+        for append in (writer.write, writer.write_batch):
+            event = b"x" if append == writer.write else pa.table({"payload": [b"x"]})
+            with pytest.raises(InvalidArgument, match="expected `expected` as an integer"):
+                append(event, expected=number)  # type: ignore[arg-type]
+        writer.write(b"first", expected=0).result()
+    assert bodies_of(store, "s/raw") == [b"first"]
+    assert sound(store)
+
+
 def test_a_fence_never_sinks_and_outlives_scaling(store: Store) -> None:
     store.streams.fence("s/wide", 5)
     with pytest.raises(InvalidArgument, match="expected a fence of at least 5"):
