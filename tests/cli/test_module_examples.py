@@ -66,7 +66,11 @@ def test_the_example_has_a_handler() -> None:
     frost = WasmTableFunction(engine, engine.compile((FOLDER / "weather.wasm").read_bytes()), signature)
     batches = [
         pa.record_batch({"name": pa.array(names, pa.string()), "celsius": pa.array(celsius, pa.float64())})
-        for names, celsius in ((["Süd", "a", None, "b"], [-1.5, 0.0, -2.0, None]), (["north gate"], [-0.5]))
+        for names, celsius in (
+            (["Süd", "a", None, "b"], [-1.5, 0.0, -2.0, None]),
+            (["warm"], [9.0]),
+            (["north gate"], [-0.5]),
+        )
     ]
     found = pa.Table.from_batches(frost(batches), frost.schema)
     assert [tuple(row.values()) for row in found.to_pylist()] == [
@@ -75,6 +79,7 @@ def test_the_example_has_a_handler() -> None:
         ("north gate", -0.5),
         ("coldest", -2.0),
     ]
+    assert [each.num_rows for each in frost(batches[1:2])] == [0, 0]
     assert list(frost(batches[:0])) == []
     sql = (FOLDER / "frost.sql").read_text()
     steps = plan(sql, {}, check_files({"weather.wasm": (FOLDER / "weather.wasm").read_bytes()}))

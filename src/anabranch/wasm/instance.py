@@ -236,13 +236,15 @@ class WasmInstance:
 
     def _taken(self, rows: int, result: pa.DataType, column: int, nulls: bytes | None) -> pa.Array:
         """The column that a function has written, by the address of its description."""
+        if not rows:
+            return pa.array([], result)
         at, offsets_at, validity_at, _ = self._column(column)
         valid = self._read(validity_at, -(-rows // 8), "the validity of its result") if validity_at else None
         if valid is not None and valid.count(0xFF) == len(valid):
             valid = None
         offsets = None
         size = rows * width_of(result)
-        if not size and rows:
+        if not size:
             offsets = self._read(offsets_at, (rows + 1) * 4, "the offsets of its result")
             size = struct.unpack_from("<I", offsets, rows * 4)[0]
         values = self._read(at, size, "the values of its result")

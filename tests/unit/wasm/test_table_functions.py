@@ -86,6 +86,12 @@ def test_every_type_with_nulls(engine: WasmEngine, kind: str) -> None:
         assert [row["n"] for row in made(function, pa.record_batch({"n": given}))] == rows
 
 
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_batch_may_make_no_rows(engine: WasmEngine, kind: str) -> None:
+    none = loaded(engine, *returns("(i32.const 0)", f"n {kind}"))
+    assert [(each.num_rows, each.schema) for each in none([numbers(1), numbers(2)])] == [(0, none.schema)] * 2
+
+
 def returns(body: str, columns: str = "n int64") -> tuple[bytes, str]:
     return module(function("f", body)), f"f(n int64) -> table ({columns})"
 
