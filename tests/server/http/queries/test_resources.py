@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -67,6 +68,16 @@ def test_parameters_in_the_address_beside_a_json_body_are_refused(http: httpx.Cl
     assert refused.status_code == 400
     assert refused.json()["detail"] == (
         "with a body in JSON, put 'start', 'trigger' into the body instead of the query string"
+    )
+    assert store.queries.list() == []
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "application/sql"])
+def test_json_that_is_sent_as_sql_is_refused(http: httpx.Client, store: Store, kind: str) -> None:
+    refused = http.put(MEANS, content=json.dumps({"sql": SQL}), headers={"content-type": kind})
+    assert refused.status_code == 400
+    assert refused.json()["detail"] == (
+        "the body looks like JSON, not SQL; send JSON with Content-Type: application/json"
     )
     assert store.queries.list() == []
 

@@ -274,6 +274,8 @@ def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
         members: dict[str, Any] = {"sql": body.decode()}
     except UnicodeDecodeError as exc:
         raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+    if members["sql"].lstrip().startswith("{"):
+        raise InvalidArgument("the body looks like JSON, not SQL; send JSON with Content-Type: application/json")
     if parameters := query.getlist("param"):
         members["parameters"] = parse_pairs(parameters, "a parameter")
     if places := query.getlist("from"):
