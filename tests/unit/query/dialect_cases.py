@@ -368,6 +368,13 @@ REFUSED = [
         "a join of two streams",
     ),
     ("azure", "SELECT a INTO o FROM s TIMESTAMP BY at OVER b", 1, 40, "leave out OVER"),
+    (
+        "flink",
+        "SELECT *\nFROM s MATCH_RECOGNIZE (PARTITION BY a ORDER BY b MEASURES A.n AS n PATTERN (A B) DEFINE A AS A.n > 1) AS m",
+        2,
+        8,
+        "write a pipeline with a session window",
+    ),
     ("ksqldb", "SELECT a FROM s JOIN t WITHIN 1 HOURS ON s.a = t.a EMIT CHANGES", 1, 24, "a join WITHIN a time"),
     (
         "ksqldb",

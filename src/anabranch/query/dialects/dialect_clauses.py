@@ -97,6 +97,8 @@ def _set(text: StatementText, found: Found, window: DialectWindow, at: int) -> N
 
 def _flink(text: StatementText, found: Found, _time: str | None) -> None:
     """`TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), …))`, and `SESSION(c, …)` in GROUP BY."""
+    if (at := text.find("MATCH_RECOGNIZE")) is not None:  # Spark, whose parser reads the rest, has none
+        raise text.error("MATCH_RECOGNIZE is not translated; write a pipeline with a session window", at)
     while (at := text.find("TABLE", "(")) is not None and text.word(at + 3) == "(":
         kind, closing = text.word(at + 2), text.closing(at + 1)
         arguments = text.arguments(at + 3)
