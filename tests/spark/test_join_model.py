@@ -124,6 +124,7 @@ def test_joins_of_random_events_equal_the_pairs_of_a_model(
     expected = {name: model(left, right, bounds) for name, model in _MODELS.items()}
     assert {name: _by_duckdb(query, left, right, bounds) for name, query in _QUERIES.items()} == expected
     expected["versions"] = _as_of(left, rates)
+    assert _as_of_by_duckdb(left, rates) == expected["versions"]
     differences = {name: (found[name] - pairs, pairs - found[name]) for name, pairs in expected.items()}
     assert differences == dict.fromkeys(expected, (Counter(), Counter())), (left, right)  # too many, missing
 
@@ -166,6 +167,18 @@ def _as_of(left: Sequence[_Row], rates: Sequence[_Row]) -> _Pairs:
         return max(valid, key=lambda each: (each.at, each.n)).n if valid else None
 
     return Counter((row.n, version(row)) for row in left)
+
+
+def _as_of_by_duckdb(left: Sequence[_Row], rates: Sequence[_Row]) -> _Pairs:
+    """Of versions with the same time, the last one is valid."""
+    with duckdb.connect() as database:
+        database.register("orders", _table(left))
+        database.register("rates", _table(rates))
+        result: Any = database.sql("""SELECT o.n, r.n AS m FROM orders AS o
+            ASOF LEFT JOIN (SELECT k, "at", max(n) AS n FROM rates GROUP BY ALL) AS r
+                ON r.k = o.k AND r."at" <= o."at"
+            """)
+        return _pairs(result.to_arrow_table())
 
 
 def _by_duckdb(query: str, left: Sequence[_Row], right: Sequence[_Row], bounds: _Bounds) -> _Pairs:

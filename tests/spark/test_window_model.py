@@ -204,7 +204,9 @@ def test_windows_of_random_events_are_those_of_the_model_and_of_duckdb(
             assert _whole(name, _rows(store, name)) == _by_duckdb(events, _WINDOWS[of]), name
         for name, group in (("counted", "k"), ("segments", "_segment")):
             came = [row for batch in _batches(events, pipeline, f"out/{name}") for row in batch.events]
-            assert Counter(map(_window, _rows(store, name))) == Counter(_counted(came, group)), name
+            expected = Counter(_counted(came, group))
+            assert expected == _counted_by_duckdb(came, group)
+            assert Counter(map(_window, _rows(store, name))) == expected, name
         assert Counter(
             (row["opened"], row["closed"], row["k"], row["numbers"]) for row in _rows(store, "appended")
         ) == Counter(_appended(store))
@@ -311,6 +313,20 @@ def _counted(events: Sequence[_Row], group: str) -> Iterator[_Window]:
             times = [row["at"] for row in window]
             key = window[0]["k"] if group == "k" else None
             yield min(times), max(times), key, tuple(sorted(row["n"] for row in window))
+
+
+def _counted_by_duckdb(events: Sequence[_Row], group: str) -> Counter[_Window]:
+    groups = [None if row[group] is None else str(row[group]) for row in events]
+    columns: dict[str, Any] = {"g": groups, "n": [row["n"] for row in events], "s": [row["at"] for row in events]}
+    with duckdb.connect() as database:
+        database.register("events", pa.table({**columns, "place": range(len(events))}))
+        found = database.execute(f"""
+            WITH numbered AS (SELECT *, row_number() OVER (PARTITION BY g ORDER BY place) - 1 AS number FROM events),
+            windows AS (SELECT g, unnest(range(0, count(*) - {_SIZE} + 1, {_STEP})) AS first FROM events GROUP BY g)
+            SELECT min(s), max(s), windows.g, list_sort(list(n)) FROM numbered JOIN windows
+                ON numbered.g IS NOT DISTINCT FROM windows.g AND number >= first AND number < first + {_SIZE}
+            GROUP BY windows.g, first""").fetchall()
+    return Counter((start, end, key if group == "k" else None, tuple(numbers)) for start, end, key, numbers in found)
 
 
 def _appended(store: ab.Store) -> list[tuple[Any, ...]]:
