@@ -73,10 +73,14 @@ def test_only_what_a_pipeline_made_is_deleted_and_the_rest_is_said_to_stay(senso
         ident = stream_id_text(store.streams.get("iot/means").id)
     finished_row(sensors, target_id=ident)
     assert kept in sensors("pipeline", "delete", "means", "--drop-results", "--yes").err
-    finished_row(sensors, target_id=ident, made=(ident,))
+    sensors("stream", "create", "iot/earlier")
+    with ab.connect(sensors.store) as store:
+        earlier = stream_id_text(store.streams.get("iot/earlier").id)
+    finished_row(sensors, target_id=ident, made=(ident, earlier))
     sensors("rename", "iot/means", "iot/averages")
     deleted = sensors("pipeline", "delete", "means", "--drop-results", "--yes").err
     assert "iot/averages is deleted" in deleted
+    assert "iot/earlier is deleted" in deleted
     assert "is kept" not in deleted
     assert sensors("pipeline", "list", "--json").json == []
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.catalog.state.codec import stream_id_text
+from anabranch.catalog.state.pipeline import PIPELINE, Restart, StoredPipeline
 from tests.cli.kit import Line
 
 SQL = "CREATE STREAM out.means AS SELECT n FROM STREAM iot.numbers"
@@ -38,3 +41,21 @@ def test_a_replay_is_begun_without_waiting_and_dropping_asks(store: ab.Store, tm
     assert "query 'means-replay-2': version 2 is waiting for a host" in line(*verb, "--drop", "--yes").err
     assert store.queries.get("means-replay-2").replaces == "means"
     assert "is being replayed by 'means-replay-2'" in line.refused(*verb)
+
+
+def test_a_deletion_with_results_names_all_streams_that_the_query_made(store: ab.Store) -> None:
+    line, schema = Line(Path(store.url)), pa.schema([("n", pa.int64())])
+    store.scopes.create("out")
+    made = [store.streams.create(f"out/{name}", schema=schema).id for name in ("means", "means_v1")]
+    row = StoredPipeline(
+        "means", SQL, (), 1, True, Restart(), "stopped", 1, 2, 3, made=tuple(map(stream_id_text, made))
+    )
+    with store.catalog.writing("pipeline means") as txn:
+        txn.put_state(PIPELINE, "means", row)
+    assert "  made     out/means, out/means_v1" in line("queries", "show", "means").out
+    asked = line("queries", "delete", "means", "--drop-results", code=2).err
+    assert "Delete query 'means' with out/means, out/means_v1?" in " ".join(asked.split())
+    assert "Delete query 'means'?" in line("queries", "delete", "means", code=2).err
+    assert store.queries.get("means").wanted == "running"
+    line("queries", "delete", "means", "--drop-results", "--yes")
+    assert store.queries.get("means").wanted == "deleted"

@@ -103,3 +103,13 @@ def test_a_replay_that_is_deleted_leaves_its_query_alone(store: ab.Store, host: 
     assert store.queries.get("counts").version == 3
     assert counted(store) == expected(store, until=399 - 5)
     assert not any("replay" in str(each.name) for each in store.streams.list("out"))
+
+
+@pytest.mark.slow
+def test_a_deletion_with_results_deletes_what_the_replay_kept(store: ab.Store, host: HostProcess) -> None:
+    store.streams.copy("out/counts_v1", "out/mine")
+    assert {"out/counts", "out/last", "out/counts_late", "out/counts_v1"} <= set(store.queries.get("counts").made)
+    store.queries.delete("counts", drop_results=True)
+    host.wait(lambda: gone(store, "counts"))
+    assert {str(each.name) for each in store.streams.list("out")} == {"out/mine", "out/hot"}
+    assert not any(any(path.iterdir()) for path in (Path(store.url) / "pipelines").iterdir())

@@ -272,7 +272,7 @@ def delete(
     store: StoreOption = None,
 ) -> None:
     """Delete a pipeline with its internal data: its checkpoints and the streams of its late events. Its results stay,
-    unless --drop-results is given. A stream that it did not create always stays.
+    unless --drop-results is given: then those of earlier statements go too. A stream that it did not create always stays.
 
     Example:
 
@@ -282,7 +282,7 @@ def delete(
 
     with open_store(store) as opened:
         row = pipeline_admin.find(opened, name)
-        streams = pipeline_admin.plan_removal(opened, row, results=drop_results, late=True)
+        streams = pipeline_admin.plan_removal(opened, row, results=drop_results, late=True, earlier=drop_results)
         confirm(f"Delete pipeline '{name}'{' with ' * bool(streams.deleted)}{', '.join(streams.deleted)}?", yes=yes)
         dropped = pipeline_admin.delete(opened, name, drop_results=drop_results)
     print_note(f"pipeline '{name}' is deleted{_results_note(dropped, streams.kept)}")

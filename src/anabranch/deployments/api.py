@@ -357,8 +357,9 @@ class DeployedQueries(Displayed):
     def delete(self, name: str, *, drop_results: bool = False, request: str | None = None) -> None:
         """Delete a query with its versions. One that ever ran is stopped and removed by a host, with its checkpoints and
         the streams of its late events; until then it is listed as wanted `deleted`. Its results stay, unless
-        `drop_results`; streams that it did not create stay. Replays of it are deleted with their results. Raises
-        QueryNotFound."""
+        `drop_results`: then all streams that it made are deleted, also those of earlier statements and those that a
+        replay kept (`QueryInfo.made`). Streams that it did not create stay, and so do those that another query feeds.
+        Replays of it are deleted with their results. Raises QueryNotFound."""
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)

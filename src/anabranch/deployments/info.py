@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.catalog.port import Reading
+from anabranch.catalog.state.codec import stream_id
 from anabranch.catalog.state.pipeline import PIPELINE
 from anabranch.catalog.state.query import QueryRow, QueryStandby, QueryState, StandbyKind, Wanted
 from anabranch.deployments.admission import refused_text, standby_refused_text
@@ -21,7 +22,8 @@ class QueryInfo:
     host; `refused` says why hosts leave it, while they do. `results` are the names of the streams that it was
     started to feed. `standby` is the kind of standby that was chosen. The state of a hot one is `none` while no host has it,
     `behind` while it starts or has fallen behind, `ready` to take over, or `refused`; `standby_host` is the process that
-    has it. `standby_refused` says why it is refused, or why hosts leave it. `progress` holds one mapping for each statement,
+    has it. `made` are the streams that it has made and that are still there, by their present names: also those of earlier
+    statements and those that a replay kept. A deletion with its results deletes these. `standby_refused` says why it is refused, or why hosts leave it. `progress` holds one mapping for each statement,
     as of the last second of its run: `batch`, `watermark_us`, `rows_per_s`, `lag`, `lag_s`, `segments`, `operators` and
     others (docs/how-to/deploy-queries.md lists them). A replay `replaces` that query once it has caught up. Times in µs."""
 
@@ -47,6 +49,7 @@ class QueryInfo:
     standby_refused: str | None
     progress: tuple[Mapping[str, Any], ...]
     replaces: str | None = None
+    made: tuple[str, ...] = ()
 
 
 def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
@@ -77,7 +80,13 @@ def info_of(txn: Reading, row: QueryRow, now: Micros) -> QueryInfo:
         standby_refused=standby_refused_text(row, now),
         progress=() if pipeline is None else tuple(pipeline.progress),
         replaces=row.replaces,
+        made=() if pipeline is None else _present_names(txn, pipeline.made),
     )
+
+
+def _present_names(txn: Reading, made: Sequence[str]) -> tuple[str, ...]:
+    found = (txn.stream(stream_id(each)) for each in made)
+    return tuple(str(info.name) for info in found if info is not None)
 
 
 def progress_with_times(progress: Mapping[str, Any], time_text: Callable[[int | None], str | None]) -> dict[str, Any]:

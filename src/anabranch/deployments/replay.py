@@ -4,6 +4,7 @@ A replay is a query of its own, `<query>-replay-<version>`, that hosts run like 
 of their own, so the query goes on undisturbed. Once it has caught up, a host swaps the two in one transaction: the streams
 of the present results get the names `<stream>_v<version>`, those of the replay take theirs, and the query continues from
 the checkpoints of the replay. What is left under the replay's name, the earlier pipeline with its checkpoints, is deleted.
+The earlier results still belong to the query: a deletion with its results deletes them too.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def swap(txn: Writing, name: str, epoch: int, outputs: Sequence[PipelineOutput],
     kept = _move_away(txn, query, stale, taken, now)
     for wanted, ident in taken.items():
         _take_name(txn, ident, wanted, kept.get(str(wanted)), now)
-    _put_pipelines(txn, query, fresh, stale, outputs, kept, now)
+    _put_pipelines(txn, row, query, fresh, stale, outputs, kept, now)
     version = need_version(txn, name, row.version)
     put_version(txn, replace(version, query=query.name))
     state: QueryState = "waiting" if query.wanted == "running" else "stopped"
@@ -151,6 +152,7 @@ def _take_name(txn: Writing, ident: StreamId, name: StreamName, before: StreamIn
 
 def _put_pipelines(
     txn: Writing,
+    row: QueryRow,
     query: QueryRow,
     fresh: StoredPipeline,
     stale: StoredPipeline | None,
@@ -159,16 +161,23 @@ def _put_pipelines(
     now: Micros,
 ) -> None:
     """The query continues from the checkpoints of the replay, and the earlier ones go with the replay. Neither has a
-    holder any more, so what still runs of both publishes nothing."""
+    holder any more, so what still runs of both publishes nothing. The streams that the query has made stay its own, but
+    for those that go with the replay: the present results, unless it keeps them."""
     taken = tuple(map(_renamed, fresh.outputs, outputs))
     born = fresh.created_at if stale is None else stale.created_at
-    txn.put_state(PIPELINE, query.name, replace(_freed(fresh, now), name=query.name, outputs=taken, created_at=born))
+    before = () if stale is None else stale.made
+    fed = frozenset[str]() if stale is None else frozenset[str]().union(*(output.ids for output in stale.outputs))
+    own = (each for each in before if (row.keeps or each not in fed) and txn.stream(stream_id(each)) is not None)
+    made = tuple(dict.fromkeys((*own, *fresh.made)))
+    successor = replace(_freed(fresh, now), name=query.name, outputs=taken, created_at=born, made=made)
+    txn.put_state(PIPELINE, query.name, successor)
     if stale is None:
         txn.drop_state(PIPELINE, fresh.name)
         return
     new_names = {before: str(info.name) for before, info in kept.items()}
     left = tuple(_moved(output, new_names) for output in stale.outputs)
-    txn.put_state(PIPELINE, fresh.name, replace(_freed(stale, now), name=fresh.name, outputs=left, progress=()))
+    ended = replace(_freed(stale, now), name=fresh.name, outputs=left, progress=())
+    txn.put_state(PIPELINE, fresh.name, replace(ended, made=tuple(each for each in before if each in fed)))
 
 
 def _freed(pipeline: StoredPipeline, now: Micros) -> StoredPipeline:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +19,18 @@ from anabranch.deployments.replay import replay_stream, swap
 from anabranch.errors import Conflict, InvalidArgument, QueryNotFound
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
+from anabranch.spark.pipelines import admin
 from anabranch.spark.queries.replay import has_caught_up
-from anabranch.store import Store
+from anabranch.store import Store, connect
 
 MEANS = PipelineOutput("out/means", "out/means_late", ("in/raw",), 1, "f", sides=("out/hot",))
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Iterator[Store]:
+    """A store with checkpoints, which Spark can't keep in memory."""
+    with connect(tmp_path / "store", create=True) as opened:
+        yield opened
 
 
 def run(store: Store, query: str, output: PipelineOutput, *, fingerprint: str) -> None:
@@ -92,6 +102,51 @@ def test_the_new_results_take_the_names_and_the_query_their_checkpoints(anywhere
     assert anywhere.queries.get(name).wanted == "deleted"
     with pytest.raises(Conflict, match="no longer held"):
         swapped(anywhere, name)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_a_replay_kept_is_the_querys_and_is_deleted_with_its_results(on_disk: Store, keep: bool) -> None:
+    name = replayed(on_disk, keep=keep)
+    removed = on_disk.streams.create("out/removed", schema=pa.schema([("n", pa.int64())])).id
+    present = pipeline(on_disk, "means")
+    with on_disk.catalog.writing("pipeline means") as txn:  # a statement that an upgrade removed
+        txn.put_state(PIPELINE, "means", replace(present, made=(*present.made, stream_id_text(removed))))
+    swapped(on_disk, name)
+    admin.delete(on_disk, name, drop_results=not keep)  # as the host does then
+    kept = {"out/means_v1", "out/hot_v1"} if keep else set()
+    made = {"out/means", "out/hot", "out/means_late", "out/removed"} | kept
+    assert {str(each.name) for each in on_disk.streams.list("out")} == made
+    assert set(on_disk.queries.get("means").made) == made
+    on_disk.streams.create("out/own", schema=pa.schema([("n", pa.int64())]))
+    if keep:
+        on_disk.streams.copy("out/means_v1", "out/copied")
+        on_disk.streams.rename("out/means_v1", "out/former")
+    admin.delete(on_disk, "means", drop_results=True)
+    left = {str(each.name) for each in on_disk.streams.list("out")}
+    assert left == ({"out/own", "out/copied"} if keep else {"out/own"})
+
+
+def test_a_query_that_is_deleted_alone_leaves_what_its_replays_kept(on_disk: Store) -> None:
+    name = replayed(on_disk)
+    swapped(on_disk, name)
+    admin.delete(on_disk, name)
+    admin.delete(on_disk, "means")
+    left = {str(each.name) for each in on_disk.streams.list("out")}
+    assert left == {"out/means", "out/hot", "out/means_v1", "out/hot_v1"}
+
+
+def test_earlier_results_that_another_query_feeds_now_stay(on_disk: Store) -> None:
+    name = replayed(on_disk)
+    swapped(on_disk, name)
+    admin.delete(on_disk, name)
+    (other,) = pipeline(on_disk, "means").outputs
+    former = stream_id_text(on_disk.streams.get("out/means_v1").id)
+    fed = replace(other, target="out/means_v1", target_id=former, late=None, late_id=None, sides=(), side_ids=())
+    with on_disk.catalog.writing("pipeline more") as txn:
+        txn.put_state(PIPELINE, "more", replace(pipeline(on_disk, "means"), name="more", outputs=(fed,), made=()))
+    planned = admin.plan_removal(on_disk, admin.find(on_disk, "means"), results=True, late=True, earlier=True)
+    assert planned.kept == {"out/means_v1": "pipeline 'more' feeds it too"}
+    assert set(planned.deleted) == {"out/means", "out/hot", "out/means_late", "out/hot_v1"}
 
 
 def test_a_replay_that_was_lost_or_lacks_a_name_changes_nothing(anywhere: Store) -> None:

@@ -53,15 +53,17 @@ def delete(
     store: StoreOption = None,
 ) -> None:
     """Delete a query with its versions, its checkpoints, its log and the streams of its late events. Its results stay,
-    unless --drop-results is given. If it ever ran, a host does this; until then it is listed.
+    unless --drop-results is given: then all streams that it made are deleted, also those of earlier statements and those
+    that a replay kept. If it ever ran, a host does this; until then it is listed.
 
-    Example:
+    Examples:
 
       anabranch queries delete means
+      anabranch queries delete means --drop-results
     """
     with open_store(store) as opened:
-        results = opened.queries.get(name).results if drop_results else ()
-        confirm(f"Delete query '{name}'{' with ' * bool(results)}{', '.join(results)}?", yes=yes)
+        made = opened.queries.get(name).made if drop_results else ()
+        confirm(f"Delete query '{name}'{' with ' * bool(made)}{', '.join(made)}?", yes=yes)
         opened.queries.delete(name, drop_results=drop_results)
         left = any(info.name == name for info in opened.queries.list())
     print_note(f"query '{name}' {'is being deleted by its host' if left else 'is deleted'}")

@@ -71,6 +71,7 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
         "changed": iso_time(info.changed_at),
         "failures": info.restarts,
         "needs": needs_text(info),
+        **({"made": ", ".join(info.made)} if info.made else {}),
         **({} if info.refused is None else {"refused": info.refused}),
         **({} if info.error is None else {"error": " ".join(info.error.split())}),
     }.items():

@@ -71,7 +71,8 @@ def reset(store: Store, name: str, *, drop_results: bool = False) -> tuple[str, 
 
 
 def delete(store: Store, name: str, *, drop_results: bool = False) -> tuple[str, ...]:
-    """Remove the pipeline, its checkpoints and the streams of its late events; with `drop_results` its results too.
+    """Remove the pipeline, its checkpoints and the streams of its late events; with `drop_results` its results too, also
+    those of earlier statements and those that a replay kept.
 
     Streams that it did not create stay: see `plan_removal`. Returns the names of the deleted streams. Raises
     PipelineNotFound, PipelineRunning.
@@ -79,7 +80,7 @@ def delete(store: Store, name: str, *, drop_results: bool = False) -> tuple[str,
     row = row_of.remove(store.catalog, name, now=store.runtime.clock.now())
     assert row is not None
     drop_checkpoints(store, row)
-    return _drop(store, plan_removal(store, row, results=drop_results, late=True))
+    return _drop(store, plan_removal(store, row, results=drop_results, late=True, earlier=drop_results))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,12 @@ class StreamRemoval:
     kept: Mapping[str, str]
 
 
-def plan_removal(store: Store, row: PipelineRow, *, results: bool, late: bool) -> StreamRemoval:
-    """The pipeline's streams that would be deleted: the streams of its `results` and of its `late` events, if it
-    created them and no other pipeline feeds them. Streams are identified by id: renamed ones count, and a stream that
-    merely has the name of one of them does not."""
+def plan_removal(
+    store: Store, row: PipelineRow, *, results: bool, late: bool, earlier: bool = False
+) -> StreamRemoval:
+    """The pipeline's streams that would be deleted: the streams of its `results` and of its `late` events, and the
+    `earlier` ones, which its statements no longer feed, if it created them and no other pipeline feeds them. Streams are
+    identified by id: renamed ones count, and a stream that merely has the name of one of them does not."""
     feeders = StreamFeeders.beside(store, row.name)
     deleted: dict[str, StreamId] = {}
     kept: dict[str, str] = {}
@@ -105,15 +108,25 @@ def plan_removal(store: Store, row: PipelineRow, *, results: bool, late: bool) -
                 continue
             own = store.streams.find(stream_id(known)) if known is not None and known in row.made else None
             if own is not None:
-                other = feeders.of(None, own.id)
-                if other is None:
-                    deleted[str(own.name)] = own.id
-                else:
-                    kept[str(own.name)] = f"pipeline '{other}' feeds it too"
+                _plan(feeders, own, deleted, kept)
             present = _called(store, name)
             if present is not None and (own is None or present.id != own.id):
                 kept[str(present.name)] = "this pipeline did not make it"
+    if earlier:
+        fed = frozenset[str]().union(*(output.ids for output in row.outputs))
+        for left in (each for each in row.made if each not in fed):
+            if (own := store.streams.find(stream_id(left))) is not None:
+                _plan(feeders, own, deleted, kept)
     return StreamRemoval(deleted, kept)
+
+
+def _plan(feeders: StreamFeeders, own: StreamInfo, deleted: dict[str, StreamId], kept: dict[str, str]) -> None:
+    """Add a stream that the pipeline created to those that are deleted, or that stay because another feeds them too."""
+    other = feeders.of(None, own.id)
+    if other is None:
+        deleted[str(own.name)] = own.id
+    else:
+        kept[str(own.name)] = f"pipeline '{other}' feeds it too"
 
 
 def _called(store: Store, name: str | None) -> StreamInfo | None:

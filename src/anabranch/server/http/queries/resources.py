@@ -196,6 +196,7 @@ def query_json(info: QueryInfo) -> dict[str, Any]:
         "retry_at": _time(info.retry_at),
         "error": info.error,
         "results": list(info.results),
+        "made": list(info.made),
         "group": info.group,
         "cpus": info.cpus,
         "memory": info.memory,

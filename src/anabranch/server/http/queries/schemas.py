@@ -50,6 +50,11 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
             "retry_at": TEXT_OR_NULL,
             "error": TEXT_OR_NULL,
             "results": list_of(TEXT),
+            "made": {
+                "type": "array",
+                "items": TEXT,
+                "description": "The streams that it has made: what a deletion with its results deletes.",
+            },
             "group": {"type": "string", "description": "Queries of different groups never share a driver."},
             "cpus": {"type": "number", "description": "Processors that a host reserves for the query."},
             "memory": {"type": "integer", "description": "Bytes of memory that a host reserves for the query."},
