@@ -127,6 +127,24 @@ def test_a_query_runs_in_the_broker_with_functions_of_modules(lines: tuple[Line,
     assert [each["module"] for each in own("modules", "list", "--json").json] == ["heat"]
 
 
+def test_a_broker_translates_the_sql_of_other_systems(lines: tuple[Line, Line]) -> None:
+    broker, own = lines
+    own("write", "lab/heat", "--create", stdin='{"device": "a", "celsius": 1.5}\n{"device": "b", "celsius": 2.5}\n')
+    for dialect, sql in (
+        ("bigquery", "SELECT device, SAFE_CAST(device AS INT64) AS n FROM `lab.heat` ORDER BY device"),
+        ("trino", "SELECT device, try_cast(celsius AS varchar) AS c FROM lab.heat ORDER BY 1"),
+    ):
+        found = broker("query", "--dialect", dialect, sql)
+        assert len(found.rows) == 2
+        assert found == own("query", "--dialect", dialect, sql)
+    months = "SELECT 1,\n date_diff('month', celsius, celsius) FROM lab.heat"
+    assert "line 2: DATE_DIFF in whole months" in broker.refused("query", "--dialect", "trino", months)
+    for unknown in ("oracle", "örakel", ""):
+        said = f"'{unknown}' is not a supported dialect"
+        assert said in broker.refused("query", "--dialect", unknown, "SELECT 1")
+        assert said in own.refused("query", "--dialect", unknown, "SELECT 1")
+
+
 def test_results_of_queries_are_read(lines: tuple[Line, Line]) -> None:
     broker, own = lines
     with ab.connect(own.store) as store:

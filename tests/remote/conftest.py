@@ -13,6 +13,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
+from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 
 
@@ -27,7 +28,9 @@ def embedded(tmp_path: Path) -> Iterator[Store]:
 def address(embedded: Store) -> Iterator[str]:
     """The address of the broker."""
     broker = Broker(embedded, OpenGuard())
-    with FlightService(broker, actions=StoreActions(broker), exchanges=SessionHost(broker)) as service:
+    with FlightService(
+        broker, actions=StoreActions(broker, CallersQueries(broker)), exchanges=SessionHost(broker)
+    ) as service:
         yield f"anabranch://127.0.0.1:{service.port}"
         service.drain(5)
 

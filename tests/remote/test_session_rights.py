@@ -15,6 +15,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
+from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 
 
@@ -62,7 +63,7 @@ def store(tmp_path: Path, guard: Refusing) -> Iterator[Store]:
         embedded.groups.open("s/g", streams="s/a")
         broker = Broker(embedded, guard)
         sessions = SessionHost(broker)
-        with FlightService(broker, actions=StoreActions(broker), exchanges=sessions) as service:
+        with FlightService(broker, actions=StoreActions(broker, CallersQueries(broker)), exchanges=sessions) as service:
             with ab.connect(f"anabranch://127.0.0.1:{service.port}") as remote:
                 yield remote
             service.drain(5)

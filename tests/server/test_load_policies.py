@@ -17,6 +17,7 @@ from anabranch.errors import EventNotFound, InvalidArgument, RateLimited
 from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
+from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 from tests.server.http.serving import Serving, serving
 
@@ -48,7 +49,9 @@ def http(served: Serving) -> Iterator[httpx.Client]:
 @pytest.fixture
 def remote(served: Serving) -> Iterator[Store]:
     broker = served.broker
-    with FlightService(broker, actions=StoreActions(broker), exchanges=SessionHost(broker)) as service:
+    with FlightService(
+        broker, actions=StoreActions(broker, CallersQueries(broker)), exchanges=SessionHost(broker)
+    ) as service:
         with ab.connect(f"anabranch://127.0.0.1:{service.port}") as client:
             yield client
         service.drain(5)

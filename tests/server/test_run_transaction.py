@@ -28,6 +28,7 @@ from anabranch.errors import (
 from anabranch.model.stream import Scope
 from anabranch.security.guard import OpenGuard, Principal
 from anabranch.server.broker import Broker
+from anabranch.server.queries import CallersQueries
 from anabranch.server.steps import run_steps
 from anabranch.store import Store
 from anabranch.wire.values import to_json
@@ -71,7 +72,8 @@ def run(
     store: Store, *steps: Any, request: str | None = None, guard: OpenGuard | None = None, transaction: bool = True
 ) -> list[Any]:
     arguments = {"steps": list(steps), "transaction": transaction, **({} if request is None else {"request": request})}
-    return run_steps(Broker(store, guard or OpenGuard()), NOBODY, arguments)
+    broker = Broker(store, guard or OpenGuard())
+    return run_steps(broker, NOBODY, arguments, CallersQueries(broker))
 
 
 def names(store: Store) -> list[str]:

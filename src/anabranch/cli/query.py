@@ -82,19 +82,20 @@ def query(
     kind = choose(form, as_json=as_json, output=output)
     bytes_max = limits.SQL_FILE_BYTES_MAX if allow_files else limits.SQL_BYTES_MAX
     text = read_sql(sql, file, what="the query", bytes_max=bytes_max)
-    if dialect is not None:
-        from anabranch.query.dialects.translate import translate
-
-        text = translate(text, dialect, "query")
     if is_broker(store_path(store)):
         _ask_broker(
             store,
             text,
+            dialect,
             kind,
             output,
             local_only={"--allow-files": allow_files, "--timeout": timeout, "--memory": memory},
         )
         return
+    if dialect is not None:
+        from anabranch.query.dialects.translate import translate
+
+        text = translate(text, dialect, "query")
     with deferred():
         from anabranch.query import Query, QueryLimits
     with open_store(store) as opened:
@@ -109,7 +110,13 @@ def query(
 
 
 def _ask_broker(
-    store: str | None, text: str, kind: Format, output: Path | None, *, local_only: Mapping[str, object]
+    store: str | None,
+    text: str,
+    dialect: str | None,
+    kind: Format,
+    output: Path | None,
+    *,
+    local_only: Mapping[str, object],
 ) -> None:
     """Run the query at the broker, within the broker's limits. Raises InvalidArgument if one of the `local_only` options
     has a value."""
@@ -122,7 +129,7 @@ def _ask_broker(
             raise InvalidArgument(f"{option} can't be used through a broker, which runs queries within its own limits")
     with open_store(store) as opened:
         assert isinstance(opened, RemoteStore)
-        with closing(ask(opened, text)) as result:
+        with closing(ask(opened, text, dialect)) as result:
             if result.schema.names:
                 render(result, result.schema, kind, output)
             else:  # a statement without a result

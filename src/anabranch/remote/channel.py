@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 from weakref import WeakSet
@@ -40,10 +40,10 @@ class Channel:
         self._retired = False
         self._heartbeat = Periodic(runtime, "heartbeat", silent_s * 0.7, self._beat)
 
-    def read(self, command: Message) -> Any:
-        """Begin a call that reads; returns Flight's reader."""
+    def read(self, command: Message, headers: Sequence[tuple[bytes, bytes]] = ()) -> Any:
+        """Begin a call that reads; returns Flight's reader. `headers` go with it too."""
         with self._call():
-            chunks = self._client.do_get(flight.Ticket(pack(command)), self._flight_options())
+            chunks = self._client.do_get(flight.Ticket(pack(command)), self._flight_options(headers=headers))
         return self._opened(chunks)
 
     def put(self, command: Message, columns: pa.Schema) -> tuple[Any, Any]:
@@ -88,9 +88,11 @@ class Channel:
 
     # the work
 
-    def _flight_options(self, timeout_s: float | None = None) -> flight.FlightCallOptions:
+    def _flight_options(
+        self, timeout_s: float | None = None, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> flight.FlightCallOptions:
         """Not kept: their `repr` shows the token."""
-        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+        return flight.FlightCallOptions(timeout=timeout_s, headers=[*self._headers, *headers])
 
     @contextmanager
     def _call(self) -> Iterator[None]:

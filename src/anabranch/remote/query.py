@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from anabranch.errors import InvalidArgument
 from anabranch.remote.store import RemoteStore
 from anabranch.wire.flight_errors import from_flight
+from anabranch.wire.flight_sql import DIALECT_HEADER
 from anabranch.wire.v1 import flight_sql_pb2 as sql
 
 
@@ -37,17 +39,24 @@ class RemoteQueryResult:
             self._chunks.cancel()
 
 
-def query(store: RemoteStore, text: str) -> RemoteQueryResult:
+def query(store: RemoteStore, text: str, dialect: str | None = None) -> RemoteQueryResult:
     """Run a query as `anabranch.query.Query.run` does, in the broker and within its limits, over the streams that the
-    caller may read. Raises InvalidSql, ModuleFailed, QueryLimitExceeded, PermissionDenied, RateLimited, StoreUnavailable;
+    caller may read. With a `dialect`, such as `trino`, the broker translates it first. Raises InvalidSql, ModuleFailed, QueryLimitExceeded, PermissionDenied, RateLimited, StoreUnavailable;
     reading the result may raise these too."""
     command = sql.CommandStatementQuery(query=text)
+    headers = [] if dialect is None else [_dialect_header(dialect)]
 
     def begin() -> RemoteQueryResult:
-        chunks = store.connection.channel.read(command)
+        chunks = store.connection.channel.read(command, headers)
         try:
             return RemoteQueryResult(chunks, chunks.schema)
         except Exception as exc:
             raise from_flight(exc) from None
 
     return store.connection.retried(begin)
+
+
+def _dialect_header(dialect: str) -> tuple[bytes, bytes]:
+    if not (dialect.isascii() and dialect.isprintable()):  # no header can have it
+        raise InvalidArgument(f"{dialect!r:.100} is not a supported dialect")
+    return DIALECT_HEADER.encode(), dialect.encode()

@@ -9,9 +9,8 @@ from typing import Any
 from anabranch.core.display import Displayed
 from anabranch.remote.verbs import Caller
 from anabranch.runtime.ids import token
-from anabranch.wire.steps import REF, RUN
+from anabranch.wire.steps import REF, RUN, verb_of_step
 from anabranch.wire.values import arguments_to_bytes, to_json
-from anabranch.wire.verbs import find_verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +39,10 @@ class Steps(Displayed):
         self._steps: list[dict[str, Any]] = []
 
     def call(self, verb: str, /, **arguments: Any) -> StepResult:
-        """Add a call of a verb such as `streams.copy`, with the arguments of that method by name. Raises InvalidArgument for
-        an unknown verb."""
-        find_verb(verb)
+        """Add a call of a verb such as `streams.copy`, with the arguments of that method by name; or of `query`, which
+        returns the rows of `sql`, in a `dialect` if one is given, with the values of its `parameters`. Raises
+        InvalidArgument for an unknown verb."""
+        verb_of_step(verb)
         name = f"s{len(self._steps) + 1}"
         sent = {argument: _sent(value) for argument, value in arguments.items()}
         self._steps.append({"name": name, "call": verb, "arguments": sent})
@@ -59,7 +59,7 @@ class Steps(Displayed):
         verbs can be repeated, it gets one, and is sent again while no broker answers. Raises what the verbs raise,
         StoreUnavailable; AppendUncertain if the broker was lost while it ran what can't be repeated; TimeoutError if it
         takes longer than `limits.RUN_S_MAX`, TooLarge for an answer over `limits.RUN_ANSWER_BYTES_MAX`."""
-        repeatable = transaction or all(find_verb(step["call"]).repeatable for step in self._steps)
+        repeatable = transaction or all(verb_of_step(step["call"]).repeatable for step in self._steps)
         if request is None and repeatable:
             request = token(self._caller.runtime.ids)
         arguments: dict[str, Any] = {"steps": self._steps}

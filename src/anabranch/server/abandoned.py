@@ -9,13 +9,15 @@ from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
 
-class _Closing(Protocol):
+class Closable(Protocol):
+    """What can be closed."""
+
     def close(self) -> object:
         """A second call does nothing."""
         ...
 
 
-C = TypeVar("C", bound=_Closing)
+C = TypeVar("C", bound=Closable)
 R = TypeVar("R")
 
 

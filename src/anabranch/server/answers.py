@@ -13,6 +13,7 @@ from anabranch.security.guard import Principal
 from anabranch.server import calls
 from anabranch.server.abandoned import closed_with
 from anabranch.server.broker import Broker
+from anabranch.server.queries import CallersQueries
 from anabranch.server.steps import run_steps
 from anabranch.transfer.jobs.job import Job
 from anabranch.wire.steps import RUN
@@ -35,16 +36,22 @@ class Message(NamedTuple):
 
 
 def answer(
-    broker: Broker, principal: Principal, verb: str, arguments: Mapping[str, Any], *, reports: bool
+    broker: Broker,
+    principal: Principal,
+    verb: str,
+    arguments: Mapping[str, Any],
+    *,
+    reports: bool,
+    queries: CallersQueries,
 ) -> Iterator[Message]:
     """The messages of one call, made while they are taken; progress and started jobs only with `reports`. The caller has
-    counted the call. `verb` may also be `run`. Raises as `calls.run`, some of it only then."""
+    counted the call. `verb` may also be `run`, whose queries `queries` runs. Raises as `calls.run`, some of it only then."""
     if reports and verb != RUN:
         return _Reported(broker, principal, verb, arguments).messages()
     issued: list[Warning] = []
     result: Any
     if verb == RUN:
-        result = run_steps(broker, principal, arguments, warned=issued.append)
+        result = run_steps(broker, principal, arguments, queries, warned=issued.append)
     else:
         result = calls.run(broker, principal, verb, arguments, warned=issued.append, admit=False)
     return chain(map(_warning, issued), _results(result))

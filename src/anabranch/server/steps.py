@@ -6,13 +6,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from anabranch import limits
 from anabranch.catalog.port import Writing
-from anabranch.errors import AnabranchError, TooLarge
+from anabranch.errors import AnabranchError, Closed, TooLarge
 from anabranch.model.ids import Micros
 from anabranch.model.warn import Warned, warn_caller
 from anabranch.security.guard import Principal
@@ -20,16 +23,21 @@ from anabranch.server import calls
 from anabranch.server.atomic_run import Together
 from anabranch.server.broker import Broker
 from anabranch.server.calls import Served
+from anabranch.server.events.row_encoder import encode_results
+from anabranch.server.queries import CallersQueries, in_duckdb, one_row
 from anabranch.wire.steps import Run, RunStep, parse_run, resolve
 from anabranch.wire.values import from_json, to_bytes, to_json
-from anabranch.wire.verbs import checked_arguments
+from anabranch.wire.verbs import QUERY, checked_arguments
 
 SUMMARY: Final = "Call several verbs one after another; arguments may refer to earlier results"
 
 
-def run_steps(broker: Broker, principal: Principal, arguments: Any, *, warned: Warned = warn_caller) -> list[Any]:
+def run_steps(
+    broker: Broker, principal: Principal, arguments: Any, queries: CallersQueries, *, warned: Warned = warn_caller
+) -> list[Any]:
     """The results of the steps of a run, as values that `wire.values.to_json` takes; of a streaming verb a list of its
-    items. `arguments` are JSON; see `wire.steps`. The caller has counted the first step.
+    items, of a query, which `queries` runs, one of its rows. `arguments` are JSON; see `wire.steps`. The caller has counted
+    the first step.
 
     A step that fails ends the run, and raises its error with the step in the message; the earlier steps stay done. So does
     a run that takes longer than `limits.RUN_S_MAX`, by a TimeoutError between two steps, and one whose answer grows
@@ -40,13 +48,13 @@ def run_steps(broker: Broker, principal: Principal, arguments: Any, *, warned: W
     read before a change is kept."""
     run = parse_run(arguments)
     if run.transaction:
-        results = _run_together(broker, principal, run, warned)
+        results = _run_together(broker, principal, run, queries, warned)
     else:
-        results = _Running(broker, principal, run, warned).results()
+        results = _Running(broker, principal, run, queries, warned).results()
     return [from_json(result) for result in results]
 
 
-def _run_together(broker: Broker, principal: Principal, run: Run, warned: Warned) -> list[Any]:
+def _run_together(broker: Broker, principal: Principal, run: Run, queries: CallersQueries, warned: Warned) -> list[Any]:
     """The results of the steps, made in one transaction, which ends after the last one."""
     alone = replace(run, request=None)  # the transaction as a whole is repeated or not
     answer_bytes_max = limits.RUN_ANSWER_BYTES_MAX if run.request is None else limits.RUN_TRANSACTION_KEPT_BYTES_MAX
@@ -56,7 +64,13 @@ def _run_together(broker: Broker, principal: Principal, run: Run, warned: Warned
         nonlocal attempt
         attempt = Together(broker, txn)
         running = _Running(
-            attempt, principal, alone, warned, s_max=limits.RUN_TRANSACTION_S_MAX, answer_bytes_max=answer_bytes_max
+            attempt,
+            principal,
+            alone,
+            queries,
+            warned,
+            s_max=limits.RUN_TRANSACTION_S_MAX,
+            answer_bytes_max=answer_bytes_max,
         )
         results = running.results()
         attempt.require_sound()
@@ -69,7 +83,7 @@ def _run_together(broker: Broker, principal: Principal, run: Run, warned: Warned
             attempt.record_all(exc)
         raise
     if attempt is None:  # it was run before: the caller must have the rights for all of it, too
-        _Running(broker, principal, alone, warned).authorize_repetition(found["results"])
+        _Running(broker, principal, alone, queries, warned).authorize_repetition(found["results"])
     else:
         attempt.record_all(None)
     results: list[Any] = found["results"]
@@ -82,6 +96,7 @@ class _Running:
         broker: Served,
         principal: Principal,
         run: Run,
+        queries: CallersQueries,
         warned: Warned,
         *,
         s_max: float | None = None,
@@ -90,6 +105,7 @@ class _Running:
         self._broker = broker
         self._principal = principal
         self._run = run
+        self._queries = queries
         self._warned = warned
         self._clock = broker.store.runtime.clock
         self._s_max = limits.RUN_S_MAX if s_max is None else s_max
@@ -118,7 +134,7 @@ class _Running:
             self._keep(step, result)
 
     def _do(self, step: RunStep) -> None:
-        if self._clock.monotonic() >= self._until:
+        if self._is_over():
             raise TimeoutError(f"the run was stopped before this step: the earlier ones took {self._s_max:g} s")
         arguments = resolve(step.arguments, self._named)
         if self._run.request is not None:
@@ -134,9 +150,35 @@ class _Running:
 
     def _call(self, step: RunStep, arguments: Mapping[str, Any]) -> Any:
         admit = step.number > 1
+        if step.verb is QUERY:
+            if admit:
+                self._broker.guard.admit(self._principal)
+            return self._counted(self._rows(**checked_arguments(QUERY, arguments)))
         return self._counted(
             calls.run(self._broker, self._principal, step.verb.name, arguments, warned=self._warned, admit=admit)
         )
+
+    def _rows(self, sql: str, dialect: str | None = None, parameters: Sequence[Any] | None = None) -> list[Any]:
+        """The rows of a query, as `encode_results` writes them, within the time of the run."""
+        text, given = in_duckdb(sql, dialect), one_row(parameters or ())
+        found, size = list[Any](), self._bytes
+        try:
+            result = self._queries.run(self._principal, text, parameters=given, over=self._is_over)
+            with closing(result):
+                for batch in result:
+                    for row in encode_results(batch):
+                        size += len(row)
+                        if size > self._answer_bytes_max:
+                            raise TooLarge("the answer of the run", size, self._answer_bytes_max)
+                        found.append(msgspec.json.decode(row))
+            return found
+        except Closed:
+            if self._is_over():
+                raise TimeoutError(f"the run was stopped during this step: it took {self._s_max:g} s") from None
+            raise
+
+    def _is_over(self) -> bool:
+        return self._clock.monotonic() >= self._until
 
     def _run_recorded(self, step: RunStep, arguments: Mapping[str, Any]) -> None:
         """A step that takes no request id: its result of an earlier run with this request id, or a new one."""
@@ -151,6 +193,9 @@ class _Running:
             self._keep(step, self._counted_json(json.loads(recorded[1])["result"]))
 
     def _authorize(self, step: RunStep, arguments: Mapping[str, Any]) -> None:
+        if step.verb is QUERY:
+            given = checked_arguments(QUERY, arguments)
+            self._queries.authorize(self._principal, in_duckdb(given["sql"], given.get("dialect")))
         for need in step.verb.needs(checked_arguments(step.verb, arguments)):
             calls.authorize(self._broker, self._principal, need, step.verb.name)
 

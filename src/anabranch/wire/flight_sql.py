@@ -12,6 +12,8 @@ from anabranch.errors import InvalidArgument
 from anabranch.wire.commands import parse
 from anabranch.wire.v1 import flight_sql_pb2 as sql
 
+DIALECT_HEADER: Final = "anabranch-dialect"
+"""The header by which a call names the dialect of its SQL."""
 PACKAGE: Final = sql.DESCRIPTOR.package
 _KNOWN: Final = {
     f"{PACKAGE}.{name}": getattr(sql, name)
@@ -37,4 +39,4 @@ def unpack_sql(data: bytes) -> Message:
     return found
 
 
-__all__ = ["PACKAGE", "unpack_sql"]
+__all__ = ["DIALECT_HEADER", "PACKAGE", "unpack_sql"]

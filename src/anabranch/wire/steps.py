@@ -5,6 +5,8 @@
         {"call": "streams.truncate", "arguments": {"name": "iot/raw", "cut": {"$ref": "cut"}}}
     ]}
 
+A step may also call `query`, which runs SQL and returns its rows.
+
 `{"$ref": "job.id"}` stands for the member `id` of the result of the step `job`; numbers count items of a list from 0.
 With `"transaction": true` the steps take place together or not at all.
 Nothing here calls anything.
@@ -21,7 +23,7 @@ from anabranch import limits
 from anabranch.errors import AnabranchError, InvalidArgument
 from anabranch.streams.requests import check_request
 from anabranch.wire.values import TYPE
-from anabranch.wire.verbs import StoreVerb, find_verb, require_together
+from anabranch.wire.verbs import QUERY, StoreVerb, find_verb, require_together
 
 RUN: Final = "run"
 """The name by which a run is called where verbs are."""
@@ -109,6 +111,11 @@ def parse_run(arguments: Any) -> Run:
     return Run(tuple(steps), request, transaction)
 
 
+def verb_of_step(name: str) -> StoreVerb:
+    """The verb that a step may call: that of this name, or `query`, which runs SQL. Raises InvalidArgument."""
+    return QUERY if name == QUERY.name else find_verb(name)
+
+
 def resolve(value: Any, results: Mapping[str, Any]) -> Any:
     """The value with every reference replaced. Raises InvalidArgument for a member that there is not."""
     if isinstance(value, Mapping):
@@ -134,7 +141,7 @@ def _step(number: int, given: Any, known: set[str | None]) -> RunStep:
     if name is not None and name in known:
         raise InvalidArgument(f"{what} has the name '{name}' of an earlier one: rename it")
     try:
-        verb = find_verb(given["call"])
+        verb = verb_of_step(given["call"])
     except InvalidArgument as exc:
         raise InvalidArgument(f"{what}: {exc}") from exc
     refs = frozenset(_refs(arguments, what))

@@ -24,6 +24,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
 from anabranch.server.flight.sessions import SessionHost
+from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 from anabranch.testing.clock import ManualClock
 
@@ -44,7 +45,7 @@ def served(embedded: Store) -> Iterator[str]:
     sessions = SessionHost(broker)
     with (
         _moving_on(embedded.runtime.clock) as move_on,
-        FlightService(broker, actions=StoreActions(broker), exchanges=sessions) as service,
+        FlightService(broker, actions=StoreActions(broker, CallersQueries(broker)), exchanges=sessions) as service,
     ):
         try:
             yield f"anabranch://127.0.0.1:{service.port}"

@@ -107,6 +107,26 @@ def test_a_prepared_query_takes_parameters_again_and_again(wide: adbc.Connection
         assert cursor.adbc_prepare("SELECT n FROM s.numbers WHERE name = ?") == pa.schema([("1", pa.string())])
 
 
+def test_the_sql_of_a_connection_is_translated_by_its_header(address: str) -> None:
+    def connect(dialect: str) -> adbc.Connection:
+        header = {"adbc.flight.sql.rpc.call_header.anabranch-dialect": dialect}
+        token = {"adbc.flight.sql.authorization_header": "Bearer narrow"}
+        return adbc.connect(address, db_kwargs={**token, **header}, autocommit=True)
+
+    with connect("bigquery") as connection:
+        assert _ask(connection, "SELECT COUNTIF(n < 7) AS few FROM `s.numbers`").to_pylist() == [{"few": 7}]
+        with connection.cursor() as cursor:  # a prepared one, with parameters
+            cursor.execute("SELECT SAFE_CAST(name AS INT64) AS n FROM s.numbers WHERE n = ?", (3,))
+            assert cursor.fetchall() == [(None,)]
+        with pytest.raises(adbc_driver_manager.Error, match="line 2: the function unnest_all is not translated"):
+            _ask(connection, "SELECT n,\n UNNEST_ALL(n) FROM s.numbers")
+        with pytest.raises(adbc_driver_manager.Error, match="narrow may not read private/names"):
+            _ask(connection, "SELECT COUNTIF(n < 7) FROM private.names")
+    for unknown in ("oracle", ""):
+        with connect(unknown) as connection, pytest.raises(adbc_driver_manager.Error, match="expected one of flink"):
+            _ask(connection, "SELECT n FROM s.numbers")
+
+
 def test_catalogs_schemas_tables_and_facts_are_listed(wide: adbc.Connection, narrow: adbc.Connection) -> None:
     def tables(connection: adbc.Connection, **options: Any) -> list[tuple[str, str, list[str]]]:
         found = connection.adbc_get_objects(depth="all", **options).read_all().to_pylist()

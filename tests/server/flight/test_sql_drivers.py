@@ -131,6 +131,7 @@ def test_the_jdbc_driver_lists_and_queries(served: FlightService) -> None:
         "cross": "[]",
         "rows": '[1|a|1.5|12.30|2026-01-02 03:04:05.678901|["x","y"], 2|null|null|null|null|null]',
         "prepared": "[]",
+        "dialect": "[null]",
         "large": f"{_ROWS} {_ROWS * (_ROWS - 1) // 2}",
     }
 

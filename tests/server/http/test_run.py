@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from anabranch import limits
 from anabranch.errors import PermissionDenied
 from anabranch.security.guard import OpenGuard, Principal
 from anabranch.store import Store
-from tests.server.http.serving import serving
+from tests.server.http.serving import COLUMNS, serving
 
 KEY = {"Idempotency-Key": "once"}
 
@@ -55,6 +56,63 @@ def test_a_step_uses_the_results_of_earlier_ones(http: httpx.Client, store: Stor
     assert [each["name"]["text"] for each in results[7]] == ["iot/copied", "iot/raw", "iot/sensors"]
     assert store.cuts.distance("iot/copied").events == 2
     assert store.streams.get("iot/copied").tags == {"of": "iot"}
+
+
+def fill_sensors(store: Store) -> None:
+    rows = [{"sensor": "ab"[n % 2], "value": float(n), "count": n} for n in range(4)]
+    with store.writer("iot/sensors") as writer:
+        writer.write_batch(pa.Table.from_pylist(rows, schema=COLUMNS))
+
+
+def test_a_step_may_be_a_query_whose_rows_later_ones_use(http: httpx.Client, store: Store) -> None:
+    fill_sensors(store)
+    hottest = "SELECT sensor, sum(count) AS n FROM iot.sensors WHERE value >= ? GROUP BY sensor ORDER BY n DESC"
+    answer = run(
+        http,
+        step("query", "hot", sql=hottest, parameters=[1]),
+        step("streams.copy", source="iot/sensors", target="iot/hot", keys=[ref("hot.0.sensor")]),
+        step("query", sql="SELECT COUNTIF(sensor = ?) AS n FROM iot.hot", dialect="bigquery", parameters=[ref("hot.0.sensor")]),
+    )  # fmt: skip
+    assert answer.status_code == 200, answer.text
+    results = answer.json()["results"]
+    assert results[0] == [{"sensor": "b", "n": 4}, {"sensor": "a", "n": 2}]
+    assert results[2] == [{"n": 2}]
+    assert store.cuts.distance("iot/hot").events == 2
+
+
+def test_a_query_that_fails_names_its_step(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = run(http, step("id"), step("query", sql="SELECT 1,\n nothing(2)"))
+    assert (wrong.status_code, wrong.json()["code"], wrong.json()["fields"]["step"]) == (400, "invalid_sql", 2)
+    dialect = run(http, step("query", sql="SELECT\n date_diff('month', a, b) FROM iot.sensors", dialect="trino"))
+    assert dialect.json()["detail"].startswith("step 1, query: line 2: DATE_DIFF in whole months")
+    assert "has no argument 'scope'" in run(http, step("query", sql="SELECT 1", scope="iot")).json()["detail"]
+    together = http.post("/v1/run", json={"steps": [step("query", sql="SELECT 1")], "transaction": True})
+    assert "query can't be part of a transaction" in together.json()["detail"]
+    monkeypatch.setattr(limits, "RUN_ANSWER_BYTES_MAX", 500)
+    large = run(http, step("query", sql="SELECT n FROM range(100) AS r(n)"))
+    assert (large.status_code, large.json()["code"]) == (413, "too_large")
+    monkeypatch.setattr(limits, "RUN_S_MAX", 1.0)
+    endless = run(http, step("query", sql="SELECT count(*) AS n FROM range(100000000) a, range(100000000) b"))
+    assert (endless.status_code, "stopped during this step" in endless.json()["detail"]) == (504, True)
+
+
+def test_a_repeated_run_returns_the_rows_it_did_and_shows_them_to_readers_alone(
+    http: httpx.Client, store: Store
+) -> None:
+    fill_sensors(store)
+    steps = [
+        step("query", "counted", sql="SELECT count(*) AS n FROM iot.sensors"),
+        step("streams.tag", name="iot/raw", tags={"of": "sensors"}),
+        step("streams.get", name="iot/raw"),
+    ]
+    first = run(http, *steps, headers=KEY)
+    assert first.json()["results"][0] == [{"n": 4}], first.text
+    fill_sensors(store)
+    assert run(http, *steps, headers=KEY).json()["results"][0] == [{"n": 4}]
+    with serving(store, _Nobody()) as served, httpx.Client(base_url=served.url) as other:
+        for asked in (steps, [step("query", sql="SHOW TABLES")]):
+            answer = run(other, *asked, headers=KEY)
+            assert (answer.status_code, answer.json()["fields"]["step"]) == (403, 1)
 
 
 def test_an_error_says_the_step_and_earlier_steps_stay_done(http: httpx.Client, store: Store) -> None:

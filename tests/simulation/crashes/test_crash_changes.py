@@ -17,6 +17,7 @@ import anabranch as ab
 from anabranch.errors import AppendUncertain
 from anabranch.security.guard import OpenGuard, Principal
 from anabranch.server.broker import Broker
+from anabranch.server.queries import CallersQueries
 from anabranch.server.steps import run_steps
 from anabranch.store import Store
 from anabranch.testing.faults import Action, FaultAt
@@ -152,7 +153,8 @@ def run_together(store: Store) -> object:
     ]
     calls = [{"call": verb, "arguments": arguments} for verb, arguments in steps]
     asked = {"steps": calls, "transaction": True, "request": "r"}
-    results = run_steps(Broker(store, OpenGuard()), Principal("nobody"), asked)
+    broker = Broker(store, OpenGuard())
+    results = run_steps(broker, Principal("nobody"), asked, CallersQueries(broker))
     return [to_json(each) for each in results]
 
 

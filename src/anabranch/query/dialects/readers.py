@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from anabranch.errors.optional import optional
 
-with optional("a translation of SQL", "spark"):
+with optional("a translation of SQL", "query"):
     from sqlglot import Dialect, TokenType, exp
     from sqlglot.dialects.spark import Spark
     from sqlglot.parser import Parser

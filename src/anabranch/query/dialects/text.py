@@ -13,7 +13,7 @@ from anabranch.errors.optional import optional
 from anabranch.query.dialects.readers import READ_AS
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow
 
-with optional("a translation of SQL", "spark"):
+with optional("a translation of SQL", "query"):
     from sqlglot import Dialect, Token, TokenType
     from sqlglot.errors import TokenError
 

@@ -13,13 +13,16 @@ from anabranch.errors import Closed, StreamNotFound
 from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Principal
+from anabranch.server.abandoned import Closable, open_in_thread
 from anabranch.server.broker import Broker
 from anabranch.server.events.names import StreamNames
 from anabranch.server.events.producers import OpenProducers
 from anabranch.server.events.writers import SharedWriter, SharedWriters
+from anabranch.server.queries import CallersQueries
 from anabranch.server.tail.follower import SharedTails
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Closable)
 
 
 class EventFront:
@@ -36,6 +39,7 @@ class EventFront:
         self.writers = SharedWriters(self.store, broker.loads, self.threads)
         self.producers = OpenProducers(self.store, broker.loads)
         self.tails = SharedTails(self.store, self.threads)
+        self.queries = CallersQueries(broker)
         self.draining = False
         self._shut_down = False
         self._loop = asyncio.get_running_loop()
@@ -50,6 +54,10 @@ class EventFront:
         """Run what may take long, such as a verb that moves bytes, in one of other threads: requests for events don't
         wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
+
+    async def open_long(self, opening: Callable[[], C]) -> C:
+        """As `run_long`. If this task is cancelled meanwhile, what it opens is closed."""
+        return await open_in_thread(self._long_threads, opening)
 
     def run_session(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run a request of a group reader or a transaction, which may wait for events, in one of other threads."""
@@ -81,7 +89,8 @@ class EventFront:
             raise
 
     async def close(self) -> None:
-        """End the followers, and wait until what was accepted is durable. May be called again."""
+        """End the followers, and wait until what was accepted is durable; queries that run end with an error. May be called
+        again."""
         self._forget_drain()
         self._begin_drain()
         assert self._ending is not None, "it has begun"
@@ -91,6 +100,7 @@ class EventFront:
             return
         await self.run(self.producers.close)
         self._shut_down = True
+        self.queries.close()
         self.threads.shutdown(wait=False)
         self._long_threads.shutdown(wait=False, cancel_futures=True)
         self._session_threads.shutdown(wait=False)

@@ -46,6 +46,22 @@ def encode_rows(
     return [_encode(_with_text(row, binary)) for row in rows]
 
 
+def encode_results(batch: pa.RecordBatch) -> list[bytes]:
+    """Each row of a query's result as a JSON object, as `encode_rows` writes it. DuckDB's sums of integers are decimals
+    without a fraction: here they are numbers, if all of the column fit into 64 bits."""
+    columns = [_as_integers(column) for column in batch.columns]
+    return encode_rows(pa.record_batch(columns, batch.schema.names), columns=batch.schema.names)
+
+
+def _as_integers(column: pa.Array) -> pa.Array:
+    if not pa.types.is_decimal(column.type) or column.type.scale != 0:
+        return column
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+
+
 def pointers_of(batch: pa.RecordBatch, after: StreamCut) -> list[str]:
     """The pointer of each row."""
     prefix = f"{after.stream:016x}{_segment_of(batch).packed:016x}" if batch.num_rows else ""

@@ -14,6 +14,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.security.guard import Principal
 from anabranch.server.answers import answer
 from anabranch.server.broker import Broker
+from anabranch.server.queries import CallersQueries
 from anabranch.server.steps import SUMMARY
 from anabranch.wire.hints import conform
 from anabranch.wire.steps import RUN
@@ -24,10 +25,11 @@ _MEMBERS: Final = {"arguments", "progress"}
 
 
 class StoreActions:
-    """Serves the verbs of a broker's store."""
+    """Serves the verbs of a broker's store, and runs of them with their queries."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, queries: CallersQueries) -> None:
         self._broker = broker
+        self._queries = queries
 
     def run(self, principal: Principal, kind: str, body: bytes) -> Iterator[bytes]:
         """The results of one action, made while they are taken. Raises as `answer`."""
@@ -37,7 +39,8 @@ class StoreActions:
                 f"unknown member '{unknown:.100}' in the body of an action; expected arguments and progress"
             )
         reports = conform(request.get("progress", False), bool, "'progress'")
-        messages = answer(self._broker, principal, kind, request.get("arguments", {}), reports=reports)
+        arguments = request.get("arguments", {})
+        messages = answer(self._broker, principal, kind, arguments, reports=reports, queries=self._queries)
         return (to_bytes({"result" if message.kind == "end" else message.kind: message.value}) for message in messages)
 
     def kinds(self) -> list[tuple[str, str]]:

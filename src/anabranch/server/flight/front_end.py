@@ -43,7 +43,7 @@ class FlightFrontEnd:
             self._service = FlightService(
                 self._broker,
                 f"{scheme}://{host}:{settings.flight_port}",
-                actions=StoreActions(self._broker),
+                actions=StoreActions(self._broker, self._queries.queries),
                 exchanges=SessionHost(self._broker),
                 queries=self._queries,
                 tls_certificates=certificates,

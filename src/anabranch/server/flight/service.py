@@ -21,6 +21,7 @@ from anabranch.server.flight.counting import COUNTING, CallCounting
 from anabranch.server.flight.history import read_history
 from anabranch.server.flight.listing import described, listed
 from anabranch.server.flight.read import read
+from anabranch.server.flight.sql.dialect import DIALECT, DialectMiddleware, dialect_of
 from anabranch.server.flight.sql.service import ACTIONS as SQL_ACTIONS
 from anabranch.streams.arguments import StreamKey
 from anabranch.wire.commands import PING, kind_of, named_stream, unpack
@@ -58,19 +59,19 @@ class ExchangeHost(Protocol):
 
 
 class Queries(Protocol):
-    """Flight SQL: the commands of `arrow.flight.protocol.sql`."""
+    """Flight SQL: the commands of `arrow.flight.protocol.sql`. `dialect` is that of the SQL in a command; None: DuckDB's."""
 
-    def info(self, principal: Principal, descriptor: Any) -> Any:
+    def info(self, principal: Principal, descriptor: Any, dialect: str | None, /) -> Any:
         """GetFlightInfo."""
         ...
 
     def stream(
-        self, principal: Principal, ticket: bytes, over: Callable[[], bool]
+        self, principal: Principal, ticket: bytes, over: Callable[[], bool], dialect: str | None, /
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """DoGet. `over` says whether the client is gone."""
         ...
 
-    def act(self, principal: Principal, kind: str, body: bytes) -> Iterator[bytes]:
+    def act(self, principal: Principal, kind: str, body: bytes, dialect: str | None, /) -> Iterator[bytes]:
         """DoAction, of the kinds that `sql.service.ACTIONS` names."""
         ...
 
@@ -109,7 +110,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         options: dict[str, Any] = {"auth_handler": Handshake()}
         if client_ca is not None:
             options = {"verify_client": True, "root_certificates": client_ca}
-        middleware: dict[str, Any] = {TOKEN: TokenMiddleware(broker.guard)}
+        middleware: dict[str, Any] = {TOKEN: TokenMiddleware(broker.guard), DIALECT: DialectMiddleware()}
         if counting is not None:
             middleware[COUNTING] = counting
         super().__init__(location, tls_certificates=tls_certificates, middleware=middleware, **options)
@@ -141,7 +142,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: Any) -> Any:
         with self._call(context) as principal:
             if self._queries is not None and not kind_of(ticket.ticket).startswith("anabranch."):
-                schema, rows = self._queries.stream(principal, ticket.ticket, lambda: self._over(context))
+                schema, rows = self._queries.stream(
+                    principal, ticket.ticket, lambda: self._over(context), dialect_of(context)
+                )
                 return flight.GeneratorStream(schema, self._counted(rows))
             command = unpack(ticket.ticket)
             if isinstance(command, v1.RangeReadCommand):
@@ -165,7 +168,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 and not named
                 and not kind_of(descriptor.command or b"").startswith("anabranch.")
             ):
-                return self._queries.info(principal, descriptor)
+                return self._queries.info(principal, descriptor, dialect_of(context))
             if named:
                 stream: StreamKey = b"/".join(named).decode("utf-8", "replace")
             else:
@@ -186,7 +189,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         with self._call(context) as principal:
             body = b"" if action.body is None else action.body.to_pybytes()
             if self._queries is not None and action.type in _SQL_ACTIONS:
-                return self._counted(self._queries.act(principal, action.type, body))
+                return self._counted(self._queries.act(principal, action.type, body, dialect_of(context)))
             if self._actions is None:
                 raise InvalidArgument("this broker serves no actions")
             return self._counted(iter(self._actions.run(principal, action.type, body)))

@@ -24,7 +24,7 @@ async def call_verb(call: GrpcCall, request: v1.CallRequest) -> None:
     front = call.front
     reports = request.progress
     messages = await front.run_long(
-        partial(answer, front.broker, call.principal, request.verb, arguments, reports=reports)
+        partial(answer, front.broker, call.principal, request.verb, arguments, reports=reports, queries=front.queries)
     )
     # Progress is sent as it comes; items only in pieces, because each piece costs a thread.
     while found := await front.run_long(partial(_step, messages, 1 if reports else _MESSAGES_AT_A_TIME)):

@@ -76,7 +76,9 @@ async def run_verbs(call: HttpCall) -> Response:
     if key is not None and arguments.setdefault("request", key) != key:
         raise InvalidArgument("Idempotency-Key and the member 'request' differ")
     front, issued = call.front, list[Warning]()
-    results = await front.run_long(partial(run_steps, front.broker, call.principal, arguments, warned=issued.append))
+    results = await front.run_long(
+        partial(run_steps, front.broker, call.principal, arguments, front.queries, warned=issued.append)
+    )
     return _answer("results", results, issued)
 
 

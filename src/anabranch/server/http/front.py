@@ -8,11 +8,9 @@ from starlette.requests import Request
 
 from anabranch.errors import InvalidArgument
 from anabranch.model.stream import StreamInfo
-from anabranch.query.isolated import IsolatedQueries
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.events.front import EventFront
-from anabranch.server.queries import BROKER_QUERY_LIMITS
 
 
 class HttpFront(EventFront):
@@ -22,12 +20,6 @@ class HttpFront(EventFront):
         """`description` is that of the API, as OpenAPI."""
         super().__init__(broker)
         self.description = description
-        self.queries = IsolatedQueries(broker.store, BROKER_QUERY_LIMITS)
-
-    async def close(self) -> None:
-        """As `EventFront`; queries that run end with an error."""
-        await super().close()
-        self.queries.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from anabranch.reading.reader import Reader
 from anabranch.server.abandoned import closed_with, open_in_thread
 from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, shown_batch
 from anabranch.server.events.page import EventPage, Range, open_range, rate_of, read_page, time_kind_of
+from anabranch.server.events.parquet_encoder import ParquetEncoder
 from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
@@ -197,17 +198,8 @@ def _encoder(form: str, schema: pa.Schema, asked: Range) -> Encoder:
     shown = _visible(schema.empty_table(), asked).schema
     if form == "arrow":
         return _arrow_encoder(shown)
-    sink = _Pipe()
-    writer: Any = pq.ParquetWriter(sink, shown)
-
-    def encode(batch: pa.RecordBatch | None, _: StreamCut) -> bytes:
-        if batch is None:
-            writer.close()
-        else:
-            writer.write_table(_visible(pa.Table.from_batches([batch]), asked))
-        return sink.take()
-
-    return encode
+    parquet = ParquetEncoder(shown)
+    return lambda batch, _: parquet.end() if batch is None else parquet.write(shown_batch(batch, shown))
 
 
 def _arrow_encoder(shown: pa.Schema) -> Encoder:
@@ -218,32 +210,6 @@ def _arrow_encoder(shown: pa.Schema) -> Encoder:
         return first + (END if batch is None else arrow_batch(shown_batch(batch, shown), after))
 
     return encode
-
-
-class _Pipe(io.RawIOBase):
-    """A file that is only written to; what was written is taken out again."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, data: Any, /) -> int:
-        part = bytes(data)
-        self._parts.append(part)
-        self._position += len(part)
-        return len(part)
-
-    def take(self) -> bytes:
-        """What was written since the last call."""
-        found = b"".join(self._parts)
-        self._parts.clear()
-        return found
 
 
 def _lines(batch: pa.RecordBatch, after: StreamCut | None) -> bytes:

@@ -133,6 +133,41 @@ CALL_SCHEMAS: Final[Mapping[str, Any]] = {
         "required": ["result"],
         "properties": {"result": {}, "warnings": {"type": "array", "items": {"type": "object"}}},
     },
+    "SqlQuery": {
+        "type": "object",
+        "required": ["sql"],
+        "properties": {
+            "sql": {"type": "string", "examples": ["SELECT device, max(celsius) FROM iot.sensors GROUP BY 1"]},
+            "dialect": {
+                "type": ["string", "null"],
+                "description": "The system whose SQL it is, such as `flink` or `trino`. Default: DuckDB's.",
+            },
+            "parameters": {
+                "type": "array",
+                "description": "The values of `?` or `$1`, `$2` …",
+                "items": {"type": ["string", "number", "boolean", "null"]},
+            },
+        },
+        "additionalProperties": False,
+    },
+    "SqlResult": {
+        "type": "object",
+        "required": ["columns", "rows"],
+        "properties": {
+            "columns": list_of(
+                {
+                    "type": "object",
+                    "required": ["name", "type"],
+                    "properties": {"name": TEXT, "type": {"type": "string", "description": "The type in Arrow."}},
+                }
+            ),
+            "rows": {
+                "type": "array",
+                "description": "At most 8 MiB; NDJSON, Arrow and Parquet have no limit.",
+                "items": {"type": "object"},
+            },
+        },
+    },
     "Run": {
         "type": "object",
         "required": ["steps"],
@@ -145,7 +180,11 @@ CALL_SCHEMAS: Final[Mapping[str, Any]] = {
                     "type": "object",
                     "required": ["call"],
                     "properties": {
-                        "call": {"type": "string", "description": "A verb.", "examples": ["cuts.tail"]},
+                        "call": {
+                            "type": "string",
+                            "description": "A verb, or `query`, which returns the rows of `sql`.",
+                            "examples": ["cuts.tail"],
+                        },
                         "arguments": {
                             "type": "object",
                             "description": 'The arguments of the verb, by name. `{"$ref": "cut"}` stands for the result '

@@ -30,6 +30,7 @@ from anabranch.server.http.openapi_parts import (
     PLACE,
     READ,
     READ_ANSWERS,
+    READ_TYPES,
     TEXT,
     header_parameter,
     json_answer,
@@ -39,7 +40,9 @@ from anabranch.server.http.openapi_parts import (
 )
 from anabranch.server.http.prometheus.endpoints import PROMETHEUS
 from anabranch.server.http.queries.endpoints import QUERIES
-from anabranch.server.http.read import follows, read
+from anabranch.server.http.query import query
+from anabranch.server.http.query_result import ENCODERS
+from anabranch.server.http.read import TYPES, follows, read
 from anabranch.server.steps import SUMMARY
 
 SCOPES: Final = "/v1/scopes"
@@ -70,6 +73,12 @@ _APPEND: Final = (
     header_parameter("Anabranch-Key", TEXT, "Of a raw event: its routing key, percent-encoded."),
     header_parameter("Anabranch-Time", TEXT, "Of a raw event: its event time."),
 )
+
+_RESULT_TYPES: Final = {
+    TYPES["json"]: {"schema": reference("SqlResult")},
+    **{TYPES[form]: READ_TYPES[TYPES[form]] for form in ("ndjson", "arrow", "parquet")},
+}
+_SQL_TYPES: Final = {"application/json": {"schema": reference("SqlQuery")}, "application/sql": {"schema": TEXT}}
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
@@ -162,6 +171,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         parameters=(KEY,),
         body={"required": True, **json_content("Run")},
         answers=json_answer("Results", "What each step returns."),
+    ),
+    Endpoint(
+        *("POST", "/v1/query", query, None, "verb", "query", "Query streams in SQL, next to the data"),
+        parameters=(
+            query_parameter("dialect", TEXT, "With SQL as the body: its dialect, such as `flink`. Default: DuckDB's."),
+            query_parameter("format", {"type": "string", "enum": list(ENCODERS)}, "Instead of `Accept`."),
+        ),
+        body={"required": True, "content": _SQL_TYPES},
+        answers={"200": {"description": "The result.", "content": _RESULT_TYPES}},
     ),
     Endpoint("GET", "/v1/openapi.json", openapi_document, None, "open", "openapi", "This description"),
     Endpoint("GET", "/docs", docs_page, None, "open", "docs", "This description as a page"),

@@ -92,9 +92,7 @@ class StreamRemoval:
     kept: Mapping[str, str]
 
 
-def plan_removal(
-    store: Store, row: PipelineRow, *, results: bool, late: bool, earlier: bool = False
-) -> StreamRemoval:
+def plan_removal(store: Store, row: PipelineRow, *, results: bool, late: bool, earlier: bool = False) -> StreamRemoval:
     """The pipeline's streams that would be deleted: the streams of its `results` and of its `late` events, and the
     `earlier` ones, which its statements no longer feed, if it created them and no other pipeline feeds them. Streams are
     identified by id: renamed ones count, and a stream that merely has the name of one of them does not."""

@@ -60,5 +60,9 @@ public class Jdbc {
             refused("hidden", connection, "SELECT * FROM private.names");
             refused("change", connection, "DELETE FROM s.kinds");
         }
+        try (Connection connection = DriverManager.getConnection(given[0] + "?anabranch-dialect=bigquery", options);
+             Statement statement = connection.createStatement()) {
+            show("dialect", statement.executeQuery("SELECT SAFE_CAST(name AS INT64) AS n FROM s.kinds WHERE n = 1"), "n");
+        }
     }
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -12,12 +11,8 @@ from google.protobuf.message import Message
 from pyarrow import flight
 
 from anabranch import limits
-from anabranch.errors import AnabranchError, InvalidArgument, InvalidName, InvalidSql, TooLarge
-from anabranch.model.ids import StreamId
-from anabranch.model.names import StreamName
-from anabranch.query.isolated import IsolatedQueries, IsolatedResult
-from anabranch.query.messages import unknown_table
-from anabranch.query.names import lists_tables, named_streams
+from anabranch.errors import InvalidArgument, TooLarge
+from anabranch.query.isolated import IsolatedResult
 from anabranch.query.sandbox import QueryLimits
 from anabranch.runtime.ids import token
 from anabranch.security.guard import Principal
@@ -25,7 +20,7 @@ from anabranch.server.abandoned import closed_with
 from anabranch.server.broker import Broker
 from anabranch.server.flight.sql.handles import SqlStatement
 from anabranch.server.flight.sql.listings import answer, schema_of
-from anabranch.server.queries import BROKER_QUERY_LIMITS
+from anabranch.server.queries import BROKER_QUERY_LIMITS, CallersQueries, in_duckdb
 from anabranch.wire.commands import pack, parse
 from anabranch.wire.flight_sql import unpack_sql
 from anabranch.wire.v1 import flight_sql_pb2 as sql
@@ -44,41 +39,45 @@ _CLOSED: Final = b"\x08\x01"  # CloseSessionResult with the status CLOSED
 
 
 class FlightSql:
-    """Flight SQL over a broker's store. Thread-safe. `close` ends the processes that run the queries."""
+    """Flight SQL over a broker's store. Thread-safe. `close` ends the processes that run the queries.
+
+    A statement is translated where it comes in, if the call names a `dialect`: its handle has DuckDB's SQL."""
 
     def __init__(self, broker: Broker, query_limits: QueryLimits = BROKER_QUERY_LIMITS) -> None:
         self._broker = broker
-        self._queries = IsolatedQueries(broker.store, query_limits)
+        self.queries = CallersQueries(broker, query_limits)
         self._lock = broker.store.runtime.tasks.lock()
         self._bound: dict[str, SqlStatement] = {}  # for clients that don't take over the handle that DoPut returns
         self._running: dict[str, list[bool]] = {}  # by statement: whether it was cancelled
 
     def close(self) -> None:
         """End the processes. A second call is harmless."""
-        self._queries.close()
+        self.queries.close()
 
-    def info(self, principal: Principal, descriptor: Any) -> Any:
+    def info(self, principal: Principal, descriptor: Any, dialect: str | None = None) -> Any:
         """GetFlightInfo: the columns of an answer, and the ticket for it."""
         command = unpack_sql(descriptor.command or b"")
         schema = schema_of(command)
         ticket: Message = command
         if schema is None:
-            statement = self._statement(command)
+            statement = self._statement(command, dialect)
             ticket = sql.TicketStatementQuery(statement_handle=statement.to_bytes())
             schema = self._described(principal, statement).schema
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(pack(ticket), [])], -1, -1)
 
     def stream(
-        self, principal: Principal, ticket: bytes, over: Callable[[], bool]
+        self, principal: Principal, ticket: bytes, over: Callable[[], bool], dialect: str | None = None
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """DoGet: the columns and the batches. `over` says whether the client is gone."""
         command = unpack_sql(ticket)
         schema = schema_of(command)
         if schema is not None:
             return schema, iter(answer(self._broker, principal, command).to_batches())
-        statement = self._statement(command)
+        statement = self._statement(command, dialect)
         cancelled = [False]
-        result = self._run(principal, statement, over=lambda: cancelled[0] or over())
+        result = self.queries.run(
+            principal, statement.sql, parameters=statement.table, over=lambda: cancelled[0] or over()
+        )
         return result.schema, closed_with(self._batches(principal, statement, result, cancelled), result.close)
 
     def put(self, principal: Principal, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -95,11 +94,11 @@ class FlightSql:
         answer_ = sql.DoPutPreparedStatementResult(prepared_statement_handle=bound.to_bytes())
         writer.write(answer_.SerializeToString())
 
-    def act(self, principal: Principal, kind: str, body: bytes) -> Iterator[bytes]:
+    def act(self, principal: Principal, kind: str, body: bytes, dialect: str | None = None) -> Iterator[bytes]:
         """DoAction, of the kinds in ACTIONS."""
         match kind:
             case "CreatePreparedStatement":
-                yield self._prepare(principal, _expected(body, sql.ActionCreatePreparedStatementRequest))
+                yield self._prepare(principal, _expected(body, sql.ActionCreatePreparedStatementRequest), dialect)
             case "ClosePreparedStatement":
                 closed = _expected(body, sql.ActionClosePreparedStatementRequest)
                 with self._lock:
@@ -113,8 +112,10 @@ class FlightSql:
             case _:
                 yield _CLOSED
 
-    def _prepare(self, principal: Principal, command: sql.ActionCreatePreparedStatementRequest) -> bytes:
-        statement = self._new(command.query)
+    def _prepare(
+        self, principal: Principal, command: sql.ActionCreatePreparedStatementRequest, dialect: str | None
+    ) -> bytes:
+        statement = self._new(command.query, dialect)
         found = self._described(principal, statement)
         parameters = pa.schema([(str(number + 1), pa.string()) for number in range(found.parameters)])
         return _packed(
@@ -125,10 +126,10 @@ class FlightSql:
             )
         )
 
-    def _statement(self, command: Message) -> SqlStatement:
+    def _statement(self, command: Message, dialect: str | None) -> SqlStatement:
         match command:
             case sql.CommandStatementQuery():
-                return self._new(command.query)
+                return self._new(command.query, dialect)
             case sql.TicketStatementQuery():
                 return SqlStatement.from_bytes(command.statement_handle)
             case sql.CommandPreparedStatementQuery():
@@ -139,56 +140,14 @@ class FlightSql:
             case _:
                 raise InvalidArgument(f"{command.DESCRIPTOR.name} is not served: {_NO_CHANGES}")
 
-    def _new(self, query: str) -> SqlStatement:
-        return SqlStatement(token(self._broker.store.runtime.ids), query)
+    def _new(self, query: str, dialect: str | None) -> SqlStatement:
+        return SqlStatement(token(self._broker.store.runtime.ids), in_duckdb(query, dialect))
 
     def _described(self, principal: Principal, statement: SqlStatement) -> IsolatedResult:
-        result = self._run(principal, statement, describe=True)
+        result = self.queries.run(principal, statement.sql, parameters=statement.table, describe=True)
         for _ in result:  # none; the process is free for the next query
             continue
         return result
-
-    def _run(
-        self,
-        principal: Principal,
-        statement: SqlStatement,
-        *,
-        describe: bool = False,
-        over: Callable[[], bool] = lambda: False,
-    ) -> IsolatedResult:
-        streams = self._allowed(principal, statement.sql)
-        try:
-            return self._queries.run(statement.sql, streams, parameters=statement.table, describe=describe, over=over)
-        except InvalidSql as exc:
-            self._check_hidden(principal, exc)
-            raise
-
-    def _allowed(self, principal: Principal, query: str) -> dict[StreamName, StreamId]:
-        """The streams that the query names and its caller may read."""
-        store, guard = self._broker.store, self._broker.guard
-        if lists_tables(query):
-            return {
-                each.name: each.id for each in store.streams.list() if guard.allows(principal, "read", str(each.name))
-            }
-        return {
-            name: stream
-            for name, stream in named_streams(store, query).items()
-            if guard.allows(principal, "read", str(store.streams.get(stream).name))
-        }
-
-    def _check_hidden(self, principal: Principal, error: InvalidSql) -> None:
-        """Raise PermissionDenied if the caller may not read what the query names, whether there is such a stream or
-        not."""
-        table = unknown_table(error)
-        if table is None or not {"/", "."} & set(table):
-            return
-        try:
-            name = StreamName.parse(table if "/" in table else table.replace(".", "/", 1))
-        except InvalidName:
-            return
-        with suppress(AnabranchError):
-            name = self._broker.store.streams.get(name).name
-        self._broker.guard.authorize(principal, "read", str(name), verb="query")
 
     def _batches(
         self, principal: Principal, statement: SqlStatement, result: IsolatedResult, cancelled: list[bool]

@@ -160,7 +160,7 @@ def _parameters(text: str | None) -> Mapping[str, object]:
 
 def _answers(call: HttpCall, request: _Request, forget: Callable[[str], object]) -> Iterator[_Piece]:
     """The parts of the answer, each made when it is taken."""
-    streams = ReadableStreams(call.front.broker, call.front.queries, call.principal)
+    streams = ReadableStreams(call.front.broker, call.front.queries.isolated, call.principal)
     context = _Context(call, streams, request.database, int(call.front.store.runtime.clock.now()) * 1_000, forget)
     rows = 0  # of all statements: they are held until the answer is whole
     for number, statement in enumerate(request.statements):

@@ -83,7 +83,7 @@ def _parsed(given: GivenParameters) -> PromNode:
 
 def _deadline(call: HttpCall, given: GivenParameters) -> Callable[[], None]:
     """Raises QueryLimitExceeded after `timeout`, or the time that a query of a broker may take."""
-    seconds = call.front.queries.limits.seconds or limits.QUERY_S_MAX
+    seconds = call.front.queries.isolated.limits.seconds or limits.QUERY_S_MAX
     if given.text("timeout"):
         seconds = min(seconds, max(given.duration("timeout"), 1) / 1000)
     clock = call.front.store.runtime.clock

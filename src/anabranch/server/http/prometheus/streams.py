@@ -18,7 +18,7 @@ class ScopeStreams:
         """The scope comes from the path."""
         self._call = call
         self._scope = call.request.path_params["scope"]
-        self._streams = ReadableStreams(call.front.broker, call.front.queries, call.principal)
+        self._streams = ReadableStreams(call.front.broker, call.front.queries.isolated, call.principal)
 
     def measurements(self) -> Sequence[Measurement]:
         """The streams that the caller may read. Raises PermissionDenied if there is none and he may not read the scope,

@@ -1,0 +1,38 @@
+"""The header by which a Flight SQL call names the dialect of its SQL. Drivers send it with every call: ADBC by
+`adbc.flight.sql.rpc.call_header.anabranch-dialect`, JDBC by a parameter of the URL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyarrow import flight
+
+from anabranch.wire.flight_sql import DIALECT_HEADER
+
+DIALECT: Final = "dialect"
+
+
+class _Dialect(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+class DialectMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Takes the dialect out of the headers."""
+
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> _Dialect | None:
+        """Called by pyarrow at the start of each call."""
+        del info
+        for name, values in headers.items():
+            if name.lower() == DIALECT_HEADER and values:
+                value = values[0]
+                return _Dialect(value if isinstance(value, str) else value.decode("latin-1"))
+        return None
+
+
+def dialect_of(context: Any) -> str | None:
+    """The dialect that a call names; None: DuckDB's."""
+    found = context.get_middleware(DIALECT)
+    return None if found is None else found.name

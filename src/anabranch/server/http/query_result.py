@@ -1,0 +1,134 @@
+"""The result of a query as the body of an answer, bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from anabranch import limits
+from anabranch.errors import InvalidSql, TooLarge
+from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, empty_batch
+from anabranch.server.events.parquet_encoder import ParquetEncoder
+from anabranch.server.events.row_encoder import encode_results
+
+__all__ = ["ENCODERS", "ResultEncoder"]
+
+
+class ResultEncoder(Protocol):
+    """Encodes a result: `head`, then each batch, then `end`. `problem` ends a result that can't be completed: the bytes that
+    say why, or None if the form has no place for that."""
+
+    def head(self) -> bytes: ...
+
+    def batch(self, batch: pa.RecordBatch) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+    def problem(self, problem: Mapping[str, Any]) -> bytes | None: ...
+
+
+class _Lines:
+    """Each row as a JSON object on a line of its own."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        _check_distinct(schema)
+
+    def head(self) -> bytes:
+        return b""
+
+    def batch(self, batch: pa.RecordBatch) -> bytes:
+        return b"".join(row + b"\n" for row in encode_results(batch))
+
+    def end(self) -> bytes:
+        return b""
+
+    def problem(self, problem: Mapping[str, Any]) -> bytes:
+        return b'{"_problem":%b}\n' % msgspec.json.encode(problem)
+
+
+class _Document:
+    """One JSON object with all rows, so there is a limit to its size."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        _check_distinct(schema)
+        self._columns = [{"name": field.name, "type": str(field.type)} for field in schema]
+        self._rows: list[bytes] = []
+        self._size = 0
+
+    def head(self) -> bytes:
+        return b""
+
+    def batch(self, batch: pa.RecordBatch) -> bytes:
+        rows = encode_results(batch)
+        self._rows += rows
+        self._size += sum(map(len, rows))
+        if self._size > limits.HTTP_PAGE_BYTES_MAX:
+            raise TooLarge(
+                "the result as one JSON document (ask for NDJSON, Arrow or Parquet instead)",
+                self._size,
+                limits.HTTP_PAGE_BYTES_MAX,
+            )
+        return b""
+
+    def end(self) -> bytes:
+        return b'{"columns":%b,"rows":[%b]}' % (msgspec.json.encode(self._columns), b",".join(self._rows))
+
+    def problem(self, problem: Mapping[str, Any]) -> None:
+        del problem
+
+
+class _Arrow:
+    """An Arrow IPC stream."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def head(self) -> bytes:
+        return arrow_head(self._schema)
+
+    def batch(self, batch: pa.RecordBatch) -> bytes:
+        return arrow_batch(batch, None)
+
+    def end(self) -> bytes:
+        return END
+
+    def problem(self, problem: Mapping[str, Any]) -> bytes:
+        return arrow_batch(empty_batch(self._schema), None, problem) + END
+
+
+class _Parquet:
+    """A Parquet file, whose missing footer shows that it is not whole."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._file = ParquetEncoder(schema)
+
+    def head(self) -> bytes:
+        return b""
+
+    def batch(self, batch: pa.RecordBatch) -> bytes:
+        return self._file.write(batch)
+
+    def end(self) -> bytes:
+        return self._file.end()
+
+    def problem(self, problem: Mapping[str, Any]) -> None:
+        del problem
+
+
+ENCODERS: Final[Mapping[str, Callable[[pa.Schema], ResultEncoder]]] = {
+    "json": _Document,
+    "ndjson": _Lines,
+    "arrow": _Arrow,
+    "parquet": _Parquet,
+}
+
+
+def _check_distinct(schema: pa.Schema) -> None:
+    """Raise InvalidSql if two columns have the same name: they are members of an object."""
+    names = schema.names
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        raise InvalidSql(f"two columns of the result are called '{twice}'; give them names of their own with AS")
