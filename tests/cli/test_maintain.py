@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.cli.kit import Line
 
 
@@ -46,6 +48,13 @@ def test_compaction_says_what_it_did_and_changes_no_event(sensors: Line) -> None
     assert [path.suffix for path in blobs(sensors)] == [".parquet"] * 2
     assert sensors("read", "iot/raw", "--meta").out == before
     assert sensors("check").err == "all is well\n"
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "-1"])
+def test_absurd_times_are_refused(sensors: Line, seconds: str) -> None:
+    for verb in (("retain", "--every"), ("compact", "--every"), ("collect", "--every"), ("collect", "--grace")):
+        assert verb[1] in sensors.refused(*verb, seconds)
+    assert "--timeout" in sensors.refused("job", "wait", "3f9a61c02b7d", "--timeout", seconds)
 
 
 def test_deleted_streams_give_their_bytes_back(sensors: Line) -> None:

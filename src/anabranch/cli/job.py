@@ -13,6 +13,7 @@ from anabranch.cli.output import counted, iso_time, print_columns, print_json, p
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.target_store import WindowOption, finish, open_sources
 from anabranch.model.amounts import size_text
+from anabranch.model.seconds import check_seconds
 
 if TYPE_CHECKING:
     from anabranch.transfer.jobs.job import Job
@@ -177,6 +178,8 @@ def wait(
 
       anabranch job wait 3f9a61c02b7d && anabranch read backup/sensors
     """
+    if timeout is not None:
+        check_seconds("--timeout", timeout)
     with open_store(store) as opened, ProgressMeter(f"job {job}") as meter:
         found = opened.jobs.get(job)
         clock = opened.runtime.clock

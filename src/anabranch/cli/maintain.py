@@ -13,6 +13,7 @@ from anabranch.cli.output import counted, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import CorruptCatalog, InvalidArgument
 from anabranch.model.amounts import size_text
+from anabranch.model.seconds import check_seconds
 
 if TYPE_CHECKING:
     from anabranch.log.checking.check import Finding
@@ -86,8 +87,11 @@ def collect(
       anabranch collect --every 600
     """
 
+    if grace is not None:
+        check_seconds("--grace", grace)
+    horizon_us = None if grace is None else round(grace * 1_000_000)
+
     def once(opened: Store, meter: ProgressMeter) -> CollectReport:
-        horizon_us = None if grace is None else round(grace * 1_000_000)
         return opened.collect(horizon_us=horizon_us, progress=meter.show)
 
     def print_report(report: CollectReport) -> None:
@@ -223,8 +227,10 @@ def _repeat(
     once: Callable[[Store, ProgressMeter], _Report],
     print_report: Callable[[_Report], None],
 ) -> None:
-    if every is not None and every <= 0:
-        raise InvalidArgument("expected --every as a number of seconds above 0")
+    if every is not None:
+        check_seconds("--every", every)
+        if every <= 0:
+            raise InvalidArgument("expected --every as a number of seconds above 0")
     with open_store(option) as opened:
         while True:
             with ProgressMeter(what, unit_bytes=what == "compact") as meter:

@@ -21,6 +21,7 @@ from anabranch import limits
 from anabranch.errors import Forked
 
 _WAIT_S_MAX: Final = threading.TIMEOUT_MAX  # 292 years; `threading` refuses more
+_SLEEP_S_MAX: Final = 1e9  # 31 years; the system refuses times beyond what its clock can hold
 
 
 class Lock(Protocol):
@@ -184,4 +185,4 @@ class ThreadTasks:
 
     def sleep(self, seconds: float) -> None:
         """See `Tasks.sleep`."""
-        time.sleep(seconds)
+        time.sleep(min(seconds, _SLEEP_S_MAX))

@@ -80,3 +80,10 @@ def test_a_task_does_not_wait_for_its_own_end() -> None:
     begin.set()
     assert task.join()
     assert found == [False]
+
+
+def test_a_pause_beyond_what_the_system_can_wait_is_no_error() -> None:
+    pausing = threading.Thread(target=ThreadTasks().sleep, args=(1e18,), daemon=True)
+    pausing.start()
+    pausing.join(0.05)
+    assert pausing.is_alive()
