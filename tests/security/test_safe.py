@@ -65,6 +65,9 @@ def test_places_below_those_allowed_are_opened(tmp_path: Path, places: tuple[str
         "{folder}/archives/../../etc",
         "{folder}/archives/out/etc",
         "file://{folder}/archives/out/etc",
+        "file:///etc/%2e%2e{folder}/archives/x",
+        "file://{folder}/%61rchives/x",
+        "file:~/archives",
         "/etc",
         "~",
         "s3://bucket/backups2?endpoint=http://minio:9000",
@@ -76,11 +79,18 @@ def test_places_below_those_allowed_are_opened(tmp_path: Path, places: tuple[str
         "https://bucket/backups?endpoint=http://minio:9000",
         "postgresql://db/x",
         "http://[",
+        "file://[/x",
     ],
 )
 def test_all_other_places_are_refused(tmp_path: Path, places: tuple[str, ...], place: str) -> None:
     with pytest.raises(PermissionDenied, match="allowed_places"):
         check_place(place.format(folder=tmp_path), places)
+
+
+@pytest.mark.parametrize("place", ["file:~nobody-has-this-name/x", "~nobody-has-this-name", "/data/\0"])
+def test_places_that_can_not_be_folders_are_refused(places: tuple[str, ...], place: str) -> None:
+    with pytest.raises(InvalidArgument):
+        check_place(place, places)
 
 
 def test_places_are_for_admins(store: Store, tmp_path: Path) -> None:

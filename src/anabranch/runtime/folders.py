@@ -1,4 +1,4 @@
-"""Folders: where `~` is, and creating them durably (a name survives a power cut only after its parent folder was synced)."""
+"""Folders: which one an address names, where `~` is, and creating them durably (a name survives a power cut only after its parent folder was synced)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from anabranch.errors import InvalidArgument
 from anabranch.errors.system import unavailable
@@ -15,8 +16,23 @@ from anabranch.runtime.access import access_of
 _CANNOT: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENOTSUP)
 
 
+def folder_at(address: str) -> Path | None:
+    """The folder that a path or a `file:` URL names, with `~` as in `expand_home`; None for another URL. `%` stands for itself,
+    in a URL too. Raises InvalidArgument."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return None
+    if parts.scheme == "file":
+        return expand_home(parts.path)
+    return None if "://" in address else expand_home(address)
+
+
 def expand_home(path: str | os.PathLike[str]) -> Path:
-    """The path, in which a leading `~` or `~user` is the home of that user. Raises InvalidArgument where it has none."""
+    """The path, in which a leading `~` or `~user` is the home of that user. Raises InvalidArgument where it has none, and for
+    what no path can be."""
+    if "\0" in os.fspath(path):
+        raise InvalidArgument(f"{os.fspath(path)!r:.200} is not a path: it has a NUL character")
     try:
         return Path(path).expanduser()
     except RuntimeError as exc:

@@ -8,16 +8,14 @@ from urllib.parse import unquote, urlsplit
 
 from anabranch.core.redact import shown_address
 from anabranch.errors import PermissionDenied
-from anabranch.runtime.folders import expand_home
-
-_FILE = "file"
+from anabranch.runtime.folders import folder_at
 
 
 def check_place(place: str, allowed: Iterable[str]) -> None:
     """Raise PermissionDenied unless the place is one of those allowed, or below one.
 
     Symbolic links are followed. Addresses must have the same scheme, user, host and options as the allowed one: an
-    option can lead elsewhere."""
+    option can lead elsewhere. Raises InvalidArgument for what can't be a folder."""
     found = _local(place)
     for each in allowed:
         below = _local(each)
@@ -34,9 +32,8 @@ def check_place(place: str, allowed: Iterable[str]) -> None:
 
 def _local(place: str) -> Path | None:
     """The real path of a folder; None for another address."""
-    if place.startswith(f"{_FILE}:"):
-        return Path(unquote(urlsplit(place).path)).resolve()
-    return None if "://" in place else expand_home(place).resolve()
+    folder = folder_at(place)
+    return None if folder is None else folder.resolve()
 
 
 def _is_below(place: str, allowed: str) -> bool:

@@ -12,7 +12,7 @@ from anabranch.catalog.postgres.address import PREFIXES
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
 from anabranch.errors.system import unavailable
-from anabranch.runtime.folders import expand_home
+from anabranch.runtime.folders import folder_at
 
 if TYPE_CHECKING:
     from anabranch.runtime.sealing import KeyService
@@ -94,11 +94,11 @@ def folder_of(text: str) -> Path:
     """The folder that a path or a file:// URL names. Raises InvalidArgument for a URL of another kind, and for `~user`
     without a home."""
     try:
-        parts = urlsplit(text)
+        scheme = urlsplit(text).scheme
     except ValueError:  # the exception's message would quote the text
-        parts = None
-    if parts is not None and parts.scheme in ("", "file"):
-        return expand_home(parts.path if parts.scheme else text).absolute()
+        scheme = None
+    if scheme in ("", "file") and (folder := folder_at(text)) is not None:
+        return folder.absolute()
     raise InvalidArgument(
         f"'{shown_address(text)}' is not the address of a store: expected a folder, a file:// or postgresql:// URL, or memory://"
     )

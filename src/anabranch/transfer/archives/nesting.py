@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from anabranch.blobs.address import is_remote
 from anabranch.blobs.port import Blobs
 from anabranch.core.redact import shown_address
 from anabranch.errors import AnabranchError, InvalidArgument
+from anabranch.runtime.folders import folder_at
 from anabranch.transfer.archives.format import METADATA
 from anabranch.transfer.archives.metadata import is_archive
 
@@ -19,8 +19,8 @@ from anabranch.transfer.archives.metadata import is_archive
 def require_outside(
     url: str | os.PathLike[str], open_location: Callable[..., AbstractContextManager[tuple[Blobs, str]]]
 ) -> None:
-    """Raise InvalidArgument if a folder or prefix above the one at `url` is an archive. Those that this process may not
-    read are passed over."""
+    """Raise InvalidArgument if a folder or prefix above the one at `url` is an archive, or that can't be a folder. Those
+    that this process may not read are passed over."""
     for outer in _above(os.fspath(url)):
         found = False
         with suppress(AnabranchError), open_location(outer, create=False) as (blobs, _):
@@ -44,10 +44,10 @@ def _above(text: str) -> Iterator[str]:
     """The addresses of the folders or prefixes above this one, the nearest first."""
     if is_remote(text):
         address, mark, options = text.partition("?")
-        bucket, *parts = address.removeprefix(scheme := address[: address.index("://") + 3]).split("/")
+        scheme, separator, path = address.partition("://")
+        bucket, *parts = path.split("/")
         parts = [part for part in parts if part]
         for count in reversed(range(len(parts))):
-            yield scheme + "/".join((bucket, *parts[:count])) + mark + options
-    elif text.startswith("file:") or "://" not in text:
-        folder = Path(urlsplit(text).path if text.startswith("file:") else text).expanduser()
+            yield scheme + separator + "/".join((bucket, *parts[:count])) + mark + options
+    elif (folder := folder_at(text)) is not None:
         yield from map(str, Path(os.path.realpath(folder)).parents)

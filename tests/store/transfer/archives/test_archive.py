@@ -244,6 +244,13 @@ def test_an_archive_inside_another_one_or_around_one_is_refused(
     assert list(ab.verify_archive(tmp_path / "around" / folder.name)) == []
 
 
+@pytest.mark.parametrize("url", ["~nobody-has-this-name/x", "file:~nobody-has-this-name/x", "file://[/x", "a\0b"])
+def test_an_archive_at_what_can_not_be_a_folder_is_refused(store: Store, url: str) -> None:
+    fill(store)
+    with pytest.raises(InvalidArgument):
+        store.archives.create("iot/x", url)
+
+
 def test_a_file_of_the_name_that_is_no_archive_is_no_obstacle(store: Store, tmp_path: Path) -> None:
     fill(store)
     for text in ("", "[]", '{"pages": 3}', "{", "\udcff"):
