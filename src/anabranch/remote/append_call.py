@@ -133,22 +133,26 @@ class AppendCall:
         return StoreUnavailable("the broker has ended the call")
 
     def _receive(self) -> None:
-        while True:
-            try:
-                message = self._reader.read()
-                answer = None if message is None else parse(v1.AppendAnswer, message.to_pybytes())
-            except (pa.ArrowException, flight.FlightError, OSError, AnabranchError):
-                answer = None
+        try:
+            while not self.ended and (answer := self._next_answer()) is not None:
+                with self._changed:
+                    self._take(answer)
+                    self._changed.notify_all()
+        finally:  # whatever ended it: the sending task and the writers wait for this
             with self._changed:
-                self._take(answer)
+                self.ended = True
                 self._changed.notify_all()
-                if self.ended:
-                    return
 
-    def _take(self, answer: v1.AppendAnswer | None) -> None:
-        if answer is None:
-            self.ended = True
-        elif answer.ending:
+    def _next_answer(self) -> v1.AppendAnswer | None:
+        """The next answer; None at the end."""
+        try:
+            message = self._reader.read()
+            return None if message is None else parse(v1.AppendAnswer, message.to_pybytes())
+        except (pa.ArrowException, flight.FlightError, OSError, AnabranchError):
+            return None
+
+    def _take(self, answer: v1.AppendAnswer) -> None:
+        if answer.ending:
             self.ending = True
         elif self.unanswered and self.unanswered[0].sequence == answer.sequence:
             if answer.error and isinstance(error_of_text(answer.error), StoreUnavailable | AppendUncertain):

@@ -144,6 +144,8 @@ class ReadCall:
         self._chunks = self._connection.channel.read(self._command)
         try:
             chunk = self._chunks.read_chunk()
+        except StopIteration:
+            raise StoreUnavailable("the broker ended the read before it began") from None
         except Exception as exc:
             raise from_flight(exc) from None
         opened = parse(v1.BatchMetadata, chunk.app_metadata.to_pybytes())
