@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -96,11 +97,11 @@ class HistoryRange(SegmentPartRange):
             source = opened.enter_context(self._source(None))
             source.check_open()
             schema = range_schema(source.columns(self.stream), None)
-            exported = _Export(source, self, schema.names[: -len(ADDED)], opened)
+            stream = _exported(source, self, schema.names[: -len(ADDED)], opened)
         except BaseException:
             opened.close()
             raise
-        return pa.RecordBatchReader.from_batches(schema, exported.stream).__arrow_c_stream__(requested_schema)
+        return pa.RecordBatchReader.from_batches(schema, stream).__arrow_c_stream__(requested_schema)
 
     def to_arrow(self, columns: Sequence[str] | None = None, *, store: Store | None = None) -> pa.Table:
         """All its events as one table, in memory: the batches of `batches`. A writer takes it as it is, and leaves out
@@ -150,26 +151,44 @@ class HistoryRange(SegmentPartRange):
         return _range, (type(self), *values)
 
 
+def _exported(source: HistorySource, part: HistoryRange, columns: Sequence[str], opened: ExitStack) -> CStream:
+    """The batches of a range for a consumer that pulls them on any thread."""
+    export = _Export(source, opened)
+    stream = CStream(source.runtime.tasks, export.batches(part, columns), lambda: export.closed, endless=False)
+    export.watch(stream)
+    source.keep(export)
+    return stream
+
+
 class _Export:
-    """The batches of a range for a consumer that pulls them on any thread. The store closes it, unless the range is
-    read to its end before."""
+    """What a store knows of a stream of batches: it closes it, unless the consumer read the range to its end or dropped it
+    before. `opened` holds the store that was opened for the range, if one was."""
 
-    def __init__(self, source: HistorySource, part: HistoryRange, columns: Sequence[str], opened: ExitStack) -> None:
+    def __init__(self, source: HistorySource, opened: ExitStack) -> None:
         self._source = source
-        self._opened = opened  # holds the store that was opened for the range, if one was
-        self._closed = False
-        self.stream = CStream(source.runtime.tasks, self._batches(part, columns), lambda: self._closed, endless=False)
-        source.keep(self)
+        self._opened = opened
+        self._stream: Callable[[], CStream | None] = lambda: None
+        self.closed = False
 
-    def _batches(self, part: HistoryRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def watch(self, stream: CStream) -> None:
+        """It is this stream's. Does not keep it alive."""
+        self._stream = weakref.ref(stream)
+        weakref.finalize(stream, self._release).atexit = False
+
+    def batches(self, part: HistoryRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The batches of the range."""
         yield from self._source.batches(part, columns)
-        self._source.forget(self)
-        self._opened.close()
+        self._release()
 
     def close(self) -> None:
         """Fail later pulls, and wait for the one under way."""
-        self._closed = True
-        self.stream.close()
+        self.closed = True
+        if (stream := self._stream()) is not None:
+            stream.close()
+
+    def _release(self) -> None:
+        self._source.forget(self)
+        self._opened.close()
 
 
 def _range(

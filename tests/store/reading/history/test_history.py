@@ -143,6 +143,26 @@ def test_a_range_is_opened_by_another_process(store: Store, tmp_path: Path) -> N
     assert completed.stdout.split() == [str(part.events)] * 2
 
 
+def test_a_stream_of_a_range_that_is_dropped_is_not_kept_by_its_store(tmp_path: Path) -> None:
+    with ab.connect(tmp_path / "river", create=True) as store:
+        store.scopes.create("s")
+        store.streams.create("s/a")
+        with store.writer("s/a") as writer:
+            writer.write("x")
+        (part,) = store.history("s/a").ranges()
+        for read in (lambda batches: None, pa.RecordBatchReader.read_next_batch, pa.RecordBatchReader.read_all):
+            batches = pa.RecordBatchReader.from_stream(part)
+            read(batches)
+            del batches
+            assert not store._open
+        store.streams.truncate("s/a", ab.TAIL)
+        batches = pa.RecordBatchReader.from_stream(part)
+        with pytest.raises(Exception, match="truncated"):
+            batches.read_all()
+        del batches
+        assert not store._open
+
+
 def test_a_range_of_a_store_in_memory_needs_the_store_when_unpickled() -> None:
     with ab.connect("memory://") as store:
         store.scopes.create("s")
