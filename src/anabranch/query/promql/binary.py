@@ -81,7 +81,7 @@ def _sets(operator: str, left: SeriesVector, right: SeriesVector, matching: Matc
     there = {key: second.present[rows].any(axis=0) for key, rows in _by_signature(second, matching).items()}
     nowhere = np.zeros(first.present.shape[1], np.bool_)
     others = [there.get(_signature(labels, matching), nowhere) for labels in first.labels]
-    mask: Bools = np.array(others).reshape(first.present.shape)
+    mask: Bools = np.array(others, np.bool_).reshape(first.present.shape)  # the type is not known where there are none
     kept = SeriesVector(first.labels, first.values, first.present & (mask if operator == "and" else ~mask))
     if operator != "or":
         return merged(kept)
