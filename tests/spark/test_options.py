@@ -44,6 +44,7 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
     assert options.store.url == str(Path.cwd() / "river")
     assert (options.events_max, options.bytes_max, options.start, options.end) == (1000, None, "head", None)
     assert (options.columns, options.keys, options.poll_s) == (("a", "b"), ("x,y", "7"), 0.5)
+    assert ReadOptions.of({**NEEDED, "keys": "[true, false, 1]"}).keys == ("true", "false", "1")
     assert ReadOptions.of({**NEEDED, "path": "file:///a/b", "columns": "[]"}).columns == ()
     assert ReadOptions.of({**NEEDED, "path": "file:///a/b"}).store.url == "/a/b"
     written = WriteOptions.of({**NEEDED, "create": "TRUE", "queryName": "q", "some.other.option": "x"})
@@ -66,7 +67,11 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
         ({**NEEDED, "paths": "[]"}, "did you mean 'path'"),
         ({**NEEDED, "checkpointLocation": "x"}, "can't be used when reading"),
         ({**NEEDED, "pollMs": "-1"}, "an integer of at least 0"),
+        ({**NEEDED, "pollMs": "1__0"}, "an integer of at least 0, got '1__0'"),
+        ({**NEEDED, "maxBytesPerTrigger": "9" * 5_000}, "an integer of at least 1"),
         ({**NEEDED, "keys": '["a"'}, "is not a JSON list"),
+        ({**NEEDED, "keys": '["a", null]'}, "expected option 'keys' as a list of texts, integers and booleans"),
+        ({**NEEDED, "keys": "[1.5]"}, "expected option 'keys' as a list of texts, integers and booleans"),
         ({**NEEDED, "tokenFile": "token"}, "is only for a broker's address"),
         ({**BROKER, "blobs": "s3://bucket"}, "with a broker, which opens the store itself"),
         ({**BROKER, "access": "native"}, "must say where the store is"),

@@ -3,14 +3,15 @@ with names in any case."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, cast, get_args
 
+from anabranch.core.json_text import parse_json
 from anabranch.core.redact import shown_address
+from anabranch.core.routing import key_text
 from anabranch.core.shed_rule import ShedRule
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
@@ -232,9 +233,14 @@ class _ParsedOptions:
             return None
         if text.startswith("["):
             try:
-                found = [str(each) for each in json.loads(text)]
+                parsed = parse_json(text)
             except ValueError as exc:
                 raise InvalidArgument(f"option '{name}' is not a JSON list: {exc}") from exc
+            if any(not isinstance(each, str | int) for each in parsed):
+                raise InvalidArgument(
+                    f"expected option '{name}' as a list of texts, integers and booleans, got {text:.100}"
+                )
+            found = [str(key_text(each)) for each in parsed]
         else:
             found = [each.strip() for each in text.split(",")]
         return tuple(dict.fromkeys(found))
@@ -244,7 +250,7 @@ class _ParsedOptions:
         if text is None:
             return None
         try:
-            stream, ranges = json.loads(text)
+            stream, ranges = parse_json(text)
             return int(stream), tuple((int(segment), int(start), int(stop)) for segment, start, stop in ranges)
         except (ValueError, TypeError) as exc:
             raise InvalidArgument(f"option 'ranges' is JSON [stream id, [[segment, start, stop], …]]: {exc}") from exc
@@ -254,7 +260,7 @@ class _ParsedOptions:
         if text is None:
             return None
         try:
-            name, token = json.loads(text)
+            name, token = parse_json(text)
             return str(name), str(token)
         except (ValueError, TypeError) as exc:
             raise InvalidArgument(f"option 'pipelineRun' is JSON [pipeline, token]: {exc}") from exc
@@ -263,9 +269,13 @@ class _ParsedOptions:
         text = self.text(name)
         if text is None:
             return None
-        if not text.replace("_", "").isdecimal() or int(text) < least:
-            raise InvalidArgument(f"expected option '{name}' as an integer of at least {least}, got '{text}'")
-        return int(text)
+        try:
+            number = int(text)
+        except ValueError:  # such as '1__0', or more digits than Python converts
+            number = -1
+        if number < least:
+            raise InvalidArgument(f"expected option '{name}' as an integer of at least {least}, got '{text:.100}'")
+        return number
 
     def choice(self, name: str, words: tuple[str, ...]) -> str:
         text = (self.text(name) or words[0]).lower()
