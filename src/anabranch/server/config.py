@@ -7,6 +7,7 @@ One setting has one name in all three: `http_port` in the file, `ANABRANCH_SERVE
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import tomllib
@@ -216,15 +217,16 @@ class LoadedSettings:
     origins: Mapping[str, str]
 
     def as_toml(self) -> str:
-        """The settings as a TOML file, each with its origin. Passwords in addresses are hidden."""
+        """The settings as a TOML file, which gives the same ones, each with its origin. Passwords in addresses are
+        hidden."""
         lines = []
-        for name in ServerSettings.model_fields:
+        for name, field in ServerSettings.model_fields.items():
             value = getattr(self.settings, name)
-            origin = self.origins.get(name, "default")
-            if value is None:
+            if value is None and field.default is None:
                 lines.append(f"# {name} is not set")
-            else:
-                lines.append(f"{name} = {_toml(shown_address(value) if name in _ADDRESSES else value)}  # {origin}")
+                continue
+            shown = "off" if value is None else shown_address(value) if name in _ADDRESSES else value
+            lines.append(f"{name} = {_toml(shown)}  # {self.origins.get(name, 'default')}")
         return "\n".join([*lines, ""])
 
 
@@ -263,7 +265,7 @@ def _of_file(file: Path | None) -> dict[str, Any]:
         return tomllib.loads(to_text(read_bounded(file, limits.CONFIGURATION_BYTES_MAX)))
     except OSError as exc:
         raise InvalidArgument(f"the configuration {file} can't be read: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:  # TOMLDecodeError, and of an integer of too many digits
         raise InvalidArgument(f"the configuration {file} is not TOML: {exc}") from exc
 
 
@@ -323,8 +325,9 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else str(value)
+        return repr(value).removesuffix(".0")
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    return json.dumps(str(value), ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )  # the one escape that JSON doesn't need

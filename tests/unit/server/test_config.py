@@ -102,3 +102,28 @@ def test_the_printed_settings_are_toml_without_passwords() -> None:
     again = load(read_back, environment={}).settings
     defaults = settings()
     assert {name: getattr(again, name) for name in read_back} == {name: getattr(defaults, name) for name in read_back}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"principal_bytes_per_s": 10_485_760, "idle_timeout_s": 0.1, "drain_s": 86_400, "total_calls_per_s": 1e21},
+        {
+            "upload_lifetime_s": "off",
+            "maintenance_s": "off",
+            "principal_connections": "off",
+            "total_memory_bytes": "off",
+        },
+        {"store": 'a"b\\c\n\t\x01\x7fé', "allowed_places": "/a, s3://b/c"},
+    ],
+)
+def test_the_printed_settings_are_those_in_force(flags: dict[str, Any]) -> None:
+    loaded = load(flags, environment={})
+    assert load(tomllib.loads(loaded.as_toml()), environment={}).settings == loaded.settings
+
+
+def test_an_integer_of_thousands_of_digits_in_the_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(f"workers = {'9' * 5_000}\n")
+    with pytest.raises(InvalidArgument, match="is not TOML"):
+        load({}, environment={}, file=file)
