@@ -94,7 +94,7 @@ ALLOWED = {
     "server/http/durable_streams/append.py::_write_alone writer.write_batch(table, atomic=True, expected=expected).result": (
         _DURABLE
     ),
-    "transfer/jobs/window.py::WorkWindow.run task.join": "steps of a job have deadlines",
+    "transfer/jobs/window.py::_join task.join": "steps of a job have deadlines",
 }
 
 

@@ -47,12 +47,12 @@ class WorkWindow:
         started: list[Task] = []
         try:
             self._hand_out(started)
+            _join(started)
         except BaseException as exc:
             with self._changed:
                 self._failure = self._failure or exc
             interrupted()
-        for task in started:
-            task.join()
+            _join(started)
         if self._failure is not None:
             raise self._failure
 
@@ -80,3 +80,8 @@ class WorkWindow:
             self._active -= 1
             self._failure = self._failure or failure
             self._changed.notify_all()
+
+
+def _join(tasks: Iterable[Task]) -> None:
+    for task in tasks:
+        task.join()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from anabranch.runtime.tasks import ThreadTasks
+from anabranch.runtime.tasks import Task, ThreadTasks
 from anabranch.transfer.jobs.window import Work, WorkWindow
 
 
@@ -50,3 +51,41 @@ def test_nothing_follows_where_a_work_failed() -> None:
     with pytest.raises(ValueError, match="no"):
         WorkWindow(ThreadTasks(), 1).run([fails, lambda: done.append("later")])
     assert done == []
+
+
+class InterruptedTasks(ThreadTasks):
+    """Ctrl-C strikes once, in the first wait for a task."""
+
+    def __init__(self) -> None:
+        self.struck = False
+
+    def spawn(self, name: str, work: Callable[[], None]) -> Task:
+        task = super().spawn(name, work)
+        join = task.join
+
+        def interrupted(timeout: float | None = None) -> bool:
+            if not self.struck:
+                self.struck = True
+                raise KeyboardInterrupt
+            return join(timeout)
+
+        task.join = interrupted  # type: ignore[method-assign]
+        return task
+
+
+def test_ctrl_c_while_works_in_flight_end_after_a_failure_waits_for_them() -> None:
+    hurried, ended = threading.Event(), threading.Event()
+    both = threading.Barrier(2)
+
+    def fails() -> None:
+        both.wait(60)
+        raise ValueError("no")
+
+    def slow() -> None:
+        both.wait(60)
+        hurried.wait(60)
+        ended.set()
+
+    with pytest.raises(ValueError, match="no"):
+        WorkWindow(InterruptedTasks(), 2).run([slow, fails], interrupted=hurried.set)
+    assert hurried.is_set() and ended.is_set()
