@@ -52,8 +52,8 @@ class HostedGroupReader(GroupReader):
     def commit_to(
         self, positions: Mapping[StreamSegment, int], outputs: Mapping[str, Any] | None = None, *, handed_out: int
     ) -> None:
-        """Like `commit`, but only up to these positions; `handed_out` is the number of events handed out up to them. May be
-        called while a `pull` in another thread waits."""
+        """Like `commit`, but only up to these positions; `handed_out` is the number of events handed out up to them. Segments
+        that the reader no longer has are left out. May be called while a `pull` in another thread waits."""
         with self._lock:
             self._require_usable()
             before = self._progress.processed()

@@ -108,9 +108,10 @@ class GroupReaderProgress:
             deque(current.remaining, maxlen=0)  # an earlier iteration still holds them, and they are read again
 
     def mark_processed(self, positions: Mapping[StreamSegment, int]) -> None:
-        """Mark everything up to these positions as processed."""
+        """Mark everything up to these positions as processed, in the segments that the reader has."""
         for segment, offset in positions.items():
-            self._processed[segment] = max(self._processed[segment], offset)
+            if segment in self._processed:  # else it was removed meanwhile, because its events were truncated
+                self._processed[segment] = max(self._processed[segment], offset)
 
     def mark_processed_ahead(self, delivery: GroupDelivery) -> None:
         """Like `mark_processed`, for rows that are still to be handed out."""

@@ -25,6 +25,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "deployments.test_separated_queries": "a host opens the store itself",
     "deployments.test_signatures": "keys are trusted by whoever opens the store itself",
     "export.test_metrics": "counts what the embedded store does",
+    "groups.test_hosted": "holds readers as a broker does",
     "log.checking.test_check": PARTS,
     "log.checking.test_recovery_repair": DAMAGE,
     "log.recovery.test_clashing_manifests": DAMAGE,
