@@ -34,7 +34,7 @@ class HostedGroupReader(GroupReader):
     @property
     def last_output(self) -> int:
         """The number of the consumer's last `commit` with outputs that was written; 0 before the first."""
-        return self._output.number
+        return self._output.written
 
     def resume(self, handed_out: Mapping[StreamSegment, int], processed: Mapping[StreamSegment, int]) -> None:
         """Continue after the events that the consumer received through another object, and has processed, in the segments

@@ -38,13 +38,14 @@ class OutputUnits:
         self._membership = membership
         self._outputs = outputs
         self._series = series or membership.session
-        self._number = 0 if series is None else outputs.last(series)
+        self._written = 0 if series is None else outputs.last(series)
+        self._number = self._written  # of the last unit that was staged: the number of a refused unit is not used again
         self._pending: deque[_OutputUnit] = deque()
 
     @property
-    def number(self) -> int:
-        """The number of the last unit; 0 before the first."""
-        return self._number
+    def written(self) -> int:
+        """The number of the last unit that was written; 0 before the first."""
+        return self._written
 
     def commit(self, positions: Mapping[StreamSegment, int], outputs: Mapping[str, Any], *, handed_out: int) -> None:
         """Write batches by stream and have the positions accepted, both or neither. `handed_out` counts the events
@@ -81,6 +82,7 @@ class OutputUnits:
         except AnabranchError:
             self._pending.clear()
             raise
+        self._written = unit.number
 
     def end(self) -> None:
         """End the series; nothing more is written. After StoreUnavailable or AppendUncertain the series' row may stay
