@@ -28,6 +28,7 @@ _REFUSALS: Final = (
     ValueError,
     OverflowError,
 )
+_HALF_MAX: Final = float(np.finfo(np.float16).max)
 _SURE_MIN: Final = limits.TIME_PLAUSIBLE_MIN_US
 _SURE_MAX: Final = limits.TIME_PLAUSIBLE_MAX_US
 _NONE: Final = frozenset({type(None)})
@@ -54,7 +55,7 @@ class RowChecker:
         self._timed = {field.name: field.type for field in schema.columns if exact.has_times(field.type)}
         self._when = next((name for name, kind in self._timed.items() if pa.types.is_timestamp(kind)), None)
         self._more_timed = len(self._timed) > (self._when is not None)
-        self._narrow = {f.name: limit for f in schema.columns if (limit := exact.narrow_limit(f.type)) is not None}
+        self._narrow = {field.name: found for field in schema.columns if (found := _narrow_limits(field.type))}
         self._types = {field.name: field.type for field in schema.columns}
         self._classes = {field.name: _classes(field.type) for field in schema.columns}
         self._sized = [field.name for field in schema.columns if not _fixed_width(field.type)]
@@ -87,10 +88,11 @@ class RowChecker:
         return self._normalized(own)
 
     def _check_narrow(self, row: Mapping[str, Any]) -> None:
-        """Check floats of narrow columns: Arrow turns values that a narrow float can't hold into infinity."""
-        for name, limit in self._narrow.items():
-            value = row.get(name)
-            if value.__class__ is float and not -limit <= value <= limit:
+        """Check numbers of narrow columns: Arrow turns those that a narrow float can't hold into infinity."""
+        for name, limits_of in self._narrow.items():
+            value: Any = row.get(name)
+            limit = limits_of.get(value.__class__)
+            if limit is not None and not -limit <= value <= limit:
                 self._ask_arrow(name, value)
 
     def _normalized(self, own: dict[str, Any]) -> dict[str, Any]:
@@ -284,6 +286,8 @@ def refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
     if types.is_list(kind):
         if isinstance(value, (str, bytes)):
             raise ValueError(f"expected a list, got {type(value).__name__}")
+        if isinstance(value, np.ndarray) and value.dtype.kind in "mM" and not _has_unit(value.dtype, kind.value_type):
+            raise ValueError(f"expected a list of {kind.value_type}, got an array of {value.dtype}")
         for each in value:
             refuse_loss(each, kind.value_type, rules)
     elif types.is_struct(kind) and isinstance(value, Mapping):
@@ -307,19 +311,46 @@ def refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
     elif isinstance(value, datetime) and has_nanoseconds(value) and not rules.truncate:
         raise precision_error(value)
     elif (types.is_time(kind) and isinstance(value, time) and _rest(value.microsecond, kind)) or (
-        types.is_duration(kind) and isinstance(value, timedelta) and _rest(value // timedelta(microseconds=1), kind)
+        types.is_duration(kind) and isinstance(value, timedelta) and _finer(value, kind)
     ):
         raise ValueError(f"{value} is finer than {kind}")
     elif (limit := exact.narrow_limit(kind)) is not None and isinstance(value, (float, np.floating)):
         if np.isfinite(value) and not -limit <= value <= limit:
             raise ValueError(f"{value} is out of its range")
+    elif types.is_float16(kind) and isinstance(value, (int, np.integer)):  # for wider floats, Arrow checks this
+        if not -_HALF_MAX <= value <= _HALF_MAX or float(np.float16(value)) != value:
+            raise ValueError(f"the integer {value} can't be kept exactly")
+    elif isinstance(value, (np.timedelta64, np.datetime64)):  # numbers to Python
+        if not (types.is_duration(kind) if isinstance(value, np.timedelta64) else types.is_timestamp(kind)):
+            raise ValueError(f"expected {kind}, got a {value.dtype}")  # of others, Arrow checks the unit
     elif (types.is_integer(kind) or types.is_temporal(kind)) and isinstance(value, Number) and value != int(value):  # type: ignore[call-overload]
         raise ValueError(f"{value} has a fraction")
+
+
+def _has_unit(dtype: np.dtype[Any], kind: pa.DataType) -> bool:
+    """True if an array of numpy's durations or times has this Arrow type. Arrow itself takes the numbers of any."""
+    same = pa.types.is_duration(kind) if dtype.kind == "m" else pa.types.is_timestamp(kind)
+    return bool(same) and np.datetime_data(dtype) == (kind.unit, 1)
+
+
+def _finer(value: timedelta, kind: pa.DataType) -> bool:
+    """True for digits that a coarser type can't hold; pandas' have nanoseconds."""
+    nanoseconds = kind.unit != "ns" and getattr(value, "nanoseconds", 0) != 0
+    return nanoseconds or _rest(value // timedelta(microseconds=1), kind) != 0
 
 
 def _rest(micros: int, kind: pa.DataType) -> int:
     """The µs of a time that a coarser type can't hold."""
     return micros % {"s": 1_000_000, "ms": 1_000}.get(kind.unit, 1)
+
+
+def _narrow_limits(kind: pa.DataType) -> dict[type, float]:
+    """Up to which floats and integers a narrow float type needs no further check; nothing for other types. Arrow itself
+    checks integers for all but the narrowest."""
+    limit = exact.narrow_limit(kind)
+    if limit is None:
+        return {}
+    return {float: limit, int: exact.EXACT_INTEGERS[16]} if pa.types.is_float16(kind) else {float: limit}
 
 
 def _fixed_width(kind: pa.DataType) -> bool:

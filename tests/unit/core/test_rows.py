@@ -132,6 +132,53 @@ def test_values_of_other_libraries_are_left_to_arrow() -> None:
         checker.checked({"n": np.int64(1 << 40)})
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.duration("us"), pd.Timedelta(1_001)),
+        (pa.duration("s"), pd.Timedelta(1, "s") + pd.Timedelta(1)),
+        (pa.list_(pa.duration("us")), [pd.Timedelta(1_001)]),
+        (pa.map_(pa.string(), pa.duration("us")), {"a": pd.Timedelta(1_001)}),
+        (pa.list_(pa.duration("us")), np.array([1_001], "timedelta64[ns]")),
+        (pa.list_(pa.timestamp("us")), np.array(["2026-01-31T12:00:00.000000001"], "datetime64[ns]")),
+        (pa.list_(pa.date32()), np.array([5], "datetime64[ns]")),
+        (pa.list_(pa.time64("us")), np.array([5], "timedelta64[ns]")),
+        (pa.list_(pa.int64()), np.array([5], "timedelta64[ns]")),
+        (pa.time64("us"), np.timedelta64(5, "ns")),
+        (pa.duration("us"), np.timedelta64(1_001, "ns")),
+        (pa.float16(), 2_049),
+        (pa.float16(), -(10**6)),
+        (pa.float16(), 10**400),
+        (pa.float16(), np.int64(2_049)),
+        (pa.list_(pa.float16()), [1, 2_049]),
+    ],
+)
+def test_a_value_that_arrow_would_change_is_refused(kind: pa.DataType, value: object) -> None:
+    schema = StreamSchema.typed(pa.schema([("x", kind)]))
+    with pytest.raises(SchemaMismatch, match="'x'"):
+        rows_to_batch([RowChecker(schema).checked({"x": value})], schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.duration("us"), pd.Timedelta(1_000)),
+        (pa.duration("ns"), pd.Timedelta(1_001)),
+        (pa.duration("us"), np.timedelta64(1_001, "us")),
+        (pa.timestamp("us"), np.datetime64("2026-01-31T12:00:00.000001", "us")),
+        (pa.float16(), 2_048),
+        (pa.float16(), -65_504),
+        (pa.list_(pa.float16()), [4_096]),
+        (pa.list_(pa.int8()), np.array([1, 2])),
+        (pa.list_(pa.duration("us")), np.array([1_001], "timedelta64[us]")),
+    ],
+)
+def test_a_value_that_arrow_keeps_is_taken(kind: pa.DataType, value: Any) -> None:
+    schema = StreamSchema.typed(pa.schema([("x", kind)]))
+    batch = rows_to_batch([RowChecker(schema).checked({"x": value})], schema)
+    assert batch.column(0).to_pylist() == [value.tolist() if isinstance(value, np.ndarray) else value]
+
+
 @pytest.mark.parametrize("column", ["at", "day", "text"])
 def test_nat_is_null_as_in_a_batch(column: str) -> None:
     row = RowChecker(WIDE).checked({column: pd.NaT})
