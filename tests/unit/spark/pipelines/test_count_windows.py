@@ -129,6 +129,13 @@ def test_only_the_columns_that_a_query_may_refer_to_are_kept(
         ("SELECT 1 AS n FROM (SELECT * FROM STREAM s.a) GROUP BY count_window(5)", "one stream"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5) ORDER BY n", "can't have ORDER BY"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5) LIMIT 1", "can't have LIMIT"),
+        (
+            "SELECT DISTINCT 1 AS n FROM STREAM s.a GROUP BY count_window(5)",
+            "can't have DISTINCT, which would only see",
+        ),
+        ("SELECT 2 * sum(count(*)) OVER () AS n FROM STREAM s.a GROUP BY count_window(5)", "can't have OVER"),
+        ("SELECT round(sum(1) OVER (ORDER BY k)) AS n FROM STREAM s.a GROUP BY k, count_window(5)", "can't have OVER"),
+        ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5) HAVING count(*) > 1 OFFSET 5", "can't have OFFSET"),
         ("WITH b AS (SELECT 1) SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5)", "expected SELECT"),
     ],
 )
@@ -136,3 +143,20 @@ def test_what_a_count_window_can_not_do_is_refused_at_its_line(query: str, messa
     with pytest.raises(InvalidSql, match=message) as refused:
         windowed(query)
     assert refused.value.line == 2
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT offset, over, count(DISTINCT x) AS n FROM STREAM s.a GROUP BY offset, over, count_window(5)",
+        "SELECT emit, count(*) AS n FROM STREAM s.a GROUP BY emit, count_window(5) HAVING emit > 1",
+        "SELECT q.emit, count(*) AS n FROM STREAM s.a AS q GROUP BY k, q.emit, count_window(5)",
+    ],
+)
+def test_columns_may_be_named_like_clauses(query: str) -> None:
+    assert windowed(query).emit is None
+
+
+def test_the_name_of_a_stream_is_quoted_whatever_is_in_it() -> None:
+    found = windowed("SELECT count(*) AS n FROM STREAM s.a AS `a``b` GROUP BY count_window(5)")
+    assert "FROM anabranch_windows AS `a``b` " in found.results

@@ -230,6 +230,7 @@ def test_the_clause_is_divided_into_values_and_results() -> None:
         ("mode => 'up')", "mode => 'up') now", "expected SELECT", 8),
         ("WHERE unit", "JOIN iot.rooms USING (device) WHERE unit", "expected SELECT", 6),
         ("FROM 'F'", "FROM 'F' GROUP BY device", "expected SELECT", 6),
+        ("SELECT device", "SELECT sum(1) OVER () AS n, device", "expected SELECT", 3),
     ],
 )
 def test_what_the_clause_can_not_say_is_refused_at_its_line(old: str, new: str, message: str, line: int) -> None:

@@ -29,6 +29,7 @@ from anabranch.spark.pipelines.windows.drift import DriftDetector
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
 from anabranch.spark.pipelines.windows.emit_clauses import emit_policy
 from anabranch.spark.pipelines.windows.spans import StatementWindow
+from anabranch.spark.quoting import quoted
 
 __all__ = ["RESULTS_VIEW", "Relation", "WindowedQuery", "windowed_query"]
 
@@ -93,7 +94,8 @@ def _emit(tokens: Sequence[Token], begin: int) -> int | None:
         token = tokens[index]
         depth += nesting(token)
         grouped = grouped or (token.token_type is TokenType.GROUP_BY and not depth)
-        if grouped and not depth and token.token_type is TokenType.VAR and token.text.upper() == "EMIT":
+        begins = token.token_type is TokenType.VAR and token.text.upper() == "EMIT"
+        if grouped and not depth and begins and tokens[index - 1].token_type not in _BEFORE_NAMES:
             return index
     return None
 
@@ -129,6 +131,7 @@ class _Division:
 
     def divided(self) -> WindowedQuery:
         spans, policy = self._kind()
+        self._refuse_relative()
         marks = self._clauses()
         groups = marks.get("GROUP BY")
         if "FROM" not in marks or groups is None:
@@ -172,6 +175,23 @@ class _Division:
         if len(self.windows) != 1:
             raise self._error(f"EMIT requires exactly one kind of window: {self._form}", self.emit)
         return self.windows[0], policy
+
+    def _refuse_relative(self) -> None:
+        """Refuse what relates results to each other: Spark would relate only those of one micro-batch."""
+        depth = 0
+        for index in range(self.begin + 1, self._end):
+            token, before = self.tokens[index], self.tokens[index - 1].token_type
+            depth += nesting(token)
+            after = self.tokens[index + 1].token_type if index + 1 < self._end else None
+            distinct = token.token_type is TokenType.DISTINCT and index == self.begin + 1
+            over = token.token_type is TokenType.OVER and before is TokenType.R_PAREN
+            offset = token.token_type is TokenType.OFFSET and not depth and after in (TokenType.NUMBER, TokenType.COLON)
+            if distinct or over or offset:
+                raise self._error(
+                    f"a query with these windows can't have {token.text.upper()}, which would only see the results of one "
+                    "micro-batch: use it in a query of the result stream",
+                    index,
+                )
 
     def _error(self, message: str, index: int) -> InvalidSql:
         return InvalidSql(message, line=self.tokens[min(index, len(self.tokens) - 1)].line)
@@ -261,7 +281,7 @@ class _Division:
         if ordered is not None:
             keys = "".join(f", {self._replaced(*key)} AS {KEY}{number}" for number, key in enumerate(ordered))
             head = f"{head}{keys}, struct({PANE}.index, {PANE}.retraction) AS {ORDER}"
-        return f"{head} FROM {RESULTS_VIEW} AS `{alias}` {self._lines(begin, end)}{rest}"
+        return f"{head} FROM {RESULTS_VIEW} AS {quoted(alias)} {self._lines(begin, end)}{rest}"
 
     def _lines(self, begin: int, end: int) -> str:
         """The line breaks of the tokens from `begin` to before `end`, so that Spark's messages name the file's lines."""
@@ -297,6 +317,8 @@ class _Division:
         return not counts and not multiplies
 
 
+_BEFORE_NAMES: Final = (TokenType.GROUP_BY, TokenType.HAVING, TokenType.COMMA, TokenType.DOT)
+"""After these, a word is the name of a column, also if it could begin a clause."""
 _REFUSED: Final = frozenset(
     {TokenType.ORDER_BY, TokenType.LIMIT, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT, TokenType.QUALIFY}
     | {TokenType.SORT_BY, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY, TokenType.LATERAL, TokenType.JOIN}

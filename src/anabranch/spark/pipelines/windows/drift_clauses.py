@@ -82,8 +82,10 @@ class _DriftQuery:
     def _relation(self) -> Relation:
         """The stream that the query reads; it has nothing else before its clause but a name for it and WHERE."""
         for index in range(self._begin, self._clause):
-            compares = self._tokens[index - 1].token_type in (TokenType.IS, TokenType.NOT)  # IS DISTINCT FROM
-            if self._tokens[index].token_type in _REFUSED and not compares:
+            kind, before = self._tokens[index].token_type, self._tokens[index - 1].token_type
+            compares = before in (TokenType.IS, TokenType.NOT)  # IS DISTINCT FROM
+            relates = kind is TokenType.OVER and before is TokenType.R_PAREN  # results of one micro-batch only
+            if relates or (kind in _REFUSED and not compares):
                 self._fail(index)
         if len(self._relations) != 1 or self._tokens[self._begin].token_type is not TokenType.SELECT:
             self._fail(self._begin)
