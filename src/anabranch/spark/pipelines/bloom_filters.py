@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sqlglot import Token
+from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
 from anabranch.sketches.bloom import PARTS, PARTS_MAX, expression
@@ -38,7 +38,7 @@ def _written_out(text: str, tokens: Sequence[Token], first: int, last: int) -> s
     if others:
         given = others[0] if len(others) == 1 else []
         parts = int(given[0].text) if len(given) == 1 and given[0].text.isdecimal() else 0
-    if not value or not 1 <= parts <= PARTS_MAX or value[0].text.upper() == "DISTINCT":
+    if not value or not 1 <= parts <= PARTS_MAX or value[0].token_type is TokenType.DISTINCT:
         raise InvalidSql(f"write {_NAME}(value[, parts]), with 1 to {PARTS_MAX} parts", line=tokens[first].line)
     return expression(_on_one_line(text, value), parts)
 

@@ -21,6 +21,7 @@ def test_a_filter_is_written_out_in_functions_of_spark() -> None:
     assert query("bloom_sketch_agg(x) AS f") == f"SELECT {expression('x', 8)} AS f {view}"
     assert query("BLOOM_SKETCH_AGG( b.x , 2 )") == f"SELECT {expression('b.x', 2)} {view}"
     both = "concat(:p, ',', x)"
+    assert query("bloom_sketch_agg(`distinct`)") == f"SELECT {expression('`distinct`', 8)} {view}"
     assert query(f"bloom_sketch_agg({both}), 1") == f"SELECT {expression(both, 8)}, 1 {view}"
     assert (
         query("'bloom_sketch_agg(x)', t.bloom_sketch_agg") == f"SELECT 'bloom_sketch_agg(x)', t.bloom_sketch_agg {view}"
