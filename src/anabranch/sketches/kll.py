@@ -89,7 +89,10 @@ def rank(sketch: bytes, value: float, item: ItemType) -> float:
     found = _filled(sketch, item)
     if not isinstance(value, int | float) or value != value:
         raise InvalidArgument(f"the rank of a number is asked for, not of {value}")
-    return float(found.get_rank(value, inclusive=True))
+    try:
+        return float(found.get_rank(value if item == "bigint" else float(value), inclusive=True))
+    except OverflowError as exc:
+        raise InvalidArgument("the rank of a number is asked for that no double holds") from exc
 
 
 def rank_error(sketch: bytes, item: ItemType) -> float:

@@ -94,7 +94,7 @@ def fraction(name: str, value: object) -> float:
     """A number from 0 to 1. Raises InvalidArgument."""
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if not 0 <= number <= 1:
         raise InvalidArgument(f"{name} is a number from 0 to 1, not {value}")

@@ -96,3 +96,13 @@ def test_what_is_no_such_sketch_is_refused() -> None:
     ):
         with pytest.raises(InvalidArgument, match=message):
             call()
+
+
+@pytest.mark.parametrize("item", ["double", "float"])
+def test_integers_beyond_a_double_are_refused_as_ranks_and_values(item: kll.ItemType) -> None:
+    sketch = kll.build([1.0, 2.0], item)
+    with pytest.raises(InvalidArgument, match="no double holds"):
+        kll.rank(sketch, 10**400, item)
+    with pytest.raises(InvalidArgument, match="from 0 to 1"):
+        kll.quantile(sketch, 10**400, item)
+    assert kll.rank(kll.build([1, 2], "bigint"), 10**400, "bigint") == 1.0
