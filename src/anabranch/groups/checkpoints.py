@@ -16,6 +16,7 @@ from anabranch.log.tail import Tail
 from anabranch.log.view import load
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.names import check_free_name
 from anabranch.model.position import StreamSegment
 from anabranch.model.stream import StreamView
 from anabranch.model.time_kind import TimeKind
@@ -61,11 +62,7 @@ class GroupCheckpoints:
         `checkpoints`, unless it is cancelled. Raises AlreadyExists where one of this name is kept, Conflict where too
         many are pending, NotFound where it was cancelled, or dropped by a reset, InvalidArgument for an invalid name.
         """
-        if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
-            raise InvalidArgument(
-                f"expected a checkpoint name of 1 to {limits.NAME_CHARS_MAX} characters, got {name!r}"
-            )
-        return self._collect(name, timeout_s, silent=False)
+        return self._collect(check_free_name(name, "checkpoint"), timeout_s, silent=False)
 
     def generate_cut(self, *, timeout_s: float = 60.0) -> dict[str, StreamCut]:
         """A cut of each stream, by name, after all events that the readers have processed. It is as precise as a

@@ -35,7 +35,7 @@ from anabranch.log.tail import Tail
 from anabranch.log.view import load
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
-from anabranch.model.names import StreamName
+from anabranch.model.names import StreamName, check_free_name
 from anabranch.model.position import Position, StreamSegment
 from anabranch.model.stream import StreamView
 from anabranch.notifications.group_events import GroupListening, Listen
@@ -126,8 +126,7 @@ class ReaderGroup(GroupCheckpoints, GroupListening[Subscription], ReaderTools, D
         batch_rows: int,
         opening: Opening | None,
     ) -> R:
-        if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
-            raise InvalidArgument(f"expected a reader name of 1 to {limits.NAME_CHARS_MAX} characters, got {name!r}")
+        check_free_name(name, "reader")
         if batch_rows < 1:
             raise InvalidArgument(f"expected batch_rows of at least 1, got {batch_rows}")
         self._state()  # raises GroupNotFound

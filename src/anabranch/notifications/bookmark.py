@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading, Writing
 from anabranch.catalog.state.listener import LISTENER, GroupSnapshot, LastDelivered, ListenerRow
 from anabranch.errors import AppendUncertain, Conflict, InvalidArgument
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
+from anabranch.model.names import check_free_name
 from anabranch.notifications.kinds import GroupSummary
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
@@ -37,10 +37,8 @@ class ListenerBookmark:
         self, catalog: Catalog, runtime: Runtime, name: str, stream: StreamId | None, *, group: str | None = None
     ) -> None:
         """Raises InvalidArgument for an invalid name."""
-        if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX:
-            raise InvalidArgument(f"expected a listener name of 1 to {limits.NAME_CHARS_MAX} characters, got {name!r}")
         self._catalog = catalog
-        self._name = name
+        self._name = check_free_name(name, "listener")
         self._stream = stream
         self._group = group
         self._owner = token(runtime.ids)

@@ -265,11 +265,12 @@ class RemoteSession:
                     raise
 
     def _open(self) -> None:
-        """Open the session on the present broker. Raises StoreUnavailable where it can't be reached, and the error that
-        the broker answers with."""
+        """Open the session on the present broker. Raises StoreUnavailable where it can't be reached, the error that the
+        broker answers with, and InvalidArgument for text that is not Unicode."""
         self._generation = self._exchanges.generation
+        command = self._opening().pack().to_pybytes()
         try:
-            writer, reader = self._exchanges.exchange(self._opening().pack().to_pybytes())
+            writer, reader = self._exchanges.exchange(command)
             frame = Frame.unpack(reader.read_chunk().app_metadata)
         except (StopIteration, pa.ArrowException, OSError, InvalidArgument) as exc:
             raise StoreUnavailable(f"the broker at {self._exchanges.place} did not open {self._name}: {exc}") from exc

@@ -38,10 +38,12 @@ class Frame:
     data: pa.Buffer | None = None
 
     def pack(self) -> pa.Buffer:
-        """The message's bytes."""
-        header = json.dumps(
-            {"verb": self.verb, "number": self.number, "fields": self.fields}, ensure_ascii=False, separators=(",", ":")
-        ).encode()
+        """The message's bytes. Raises InvalidArgument for text that is not Unicode."""
+        content = {"verb": self.verb, "number": self.number, "fields": self.fields}
+        try:
+            header = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError as exc:
+            raise InvalidArgument(f"can't send text that is not Unicode: {exc.reason}") from exc
         if self.data is None:
             return pa.py_buffer(_LENGTH.pack(len(header)) + header)
         return pa.py_buffer(b"".join((_LENGTH.pack(len(header)), header, memoryview(self.data))))

@@ -144,3 +144,14 @@ def test_a_waiting_reader_ends_when_another_thread_closes_it(store: Store) -> No
     reader.close()
     until_ended(waiting)
     assert found == []
+
+
+@pytest.mark.parametrize("name", ["", "x" * 200, "\udcff"])
+def test_a_name_of_no_characters_too_many_or_none_of_unicode_is_refused(store: Store, name: str) -> None:
+    group = store.groups.open("s/g", streams=["s/a"])
+    with pytest.raises(InvalidArgument):
+        group.reader(name)
+    with pytest.raises(InvalidArgument):
+        group.checkpoint(name)
+    assert group.readers == []
+    group.reader("né").close()

@@ -59,3 +59,8 @@ def test_a_damaged_message_is_read_or_refused(at: int, value: int) -> None:
 def test_a_field_of_another_type_is_refused(found: object, read: object) -> None:
     with pytest.raises(InvalidArgument):
         read(Fields(found))  # type: ignore[operator,arg-type]
+
+
+def test_text_that_is_not_unicode_is_not_sent() -> None:
+    with pytest.raises(InvalidArgument, match="not Unicode"):
+        Frame("abort", 1, {"reason": "\udcff"}).pack()
