@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.errors import InvalidArgument, InvalidName
 from anabranch.model.ids import Micros, SegmentId, StreamId
@@ -16,6 +17,8 @@ from anabranch.streams.retention.policy import Retention
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+_SEGMENT: Final = re.compile(r"([0-9]{1,10})\.([0-9]{1,10})")
 
 StreamKey = str | StreamName | StreamId
 """An existing stream: by its name, an alias, or its id, which stays the same across renames."""
@@ -122,7 +125,7 @@ def segment_id(text: SegmentId | str) -> SegmentId:
     """A segment id from its text. Raises InvalidArgument."""
     if isinstance(text, SegmentId):
         return text
-    epoch, dot, number = str(text).partition(".")
-    if not (dot and epoch.isdigit() and number.isdigit()):
-        raise InvalidArgument(f"expected a segment as epoch.number, such as 0.3, got '{text}'")
-    return SegmentId(int(epoch), int(number))
+    found = _SEGMENT.fullmatch(str(text))
+    if found is None:
+        raise InvalidArgument(f"expected a segment as epoch.number, such as 0.3, got '{text!s:.100}'")
+    return SegmentId(int(found[1]), int(found[2]))

@@ -302,6 +302,20 @@ REFUSED = [
     ),
     (
         "flink",
+        "INSERT INTO m SELECT COUNT(*) FROM s GROUP BY TUMBLE(at, INTERVAL '²' SECOND)",
+        1,
+        47,
+        "expected TUMBLE(column, INTERVAL …)",
+    ),
+    (
+        "azure",
+        "SELECT COUNT(*) INTO o FROM s TIMESTAMP BY at GROUP BY TumblingWindow(second, ²)",
+        1,
+        56,
+        "expected TumblingWindow(second, 10)",
+    ),
+    (
+        "flink",
         "SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' MONTH))",
         1,
         53,

@@ -253,7 +253,7 @@ def _azure_spans(text: StatementText, at: int, count: int) -> list[int]:
     word = text.word(arguments[0][0]).lower()
     unit = UNITS_US.get(ABBREVIATED_UNITS.get(word, word.removesuffix("s")))
     numbers = [text.word(first) for first, _ in arguments[1:]]
-    if unit is None or len(numbers) != count or not all(each.isdigit() and int(each) > 0 for each in numbers):
+    if unit is None or len(numbers) != count or not all(each.isdecimal() and int(each) > 0 for each in numbers):
         extra = "; a session's longest duration is not supported" if text.word(at) == "SESSIONWINDOW" else ""
         raise text.error(f"expected {text.tokens[at].text}(second, {', '.join(['10', '5'][:count])}){extra}", at)
     return [int(each) * unit for each in numbers]

@@ -126,7 +126,7 @@ def _extract_message(node: exp.Extract, dialect: str, *, pipeline: bool) -> str 
 def _number(node: exp.Expr | None) -> int | None:
     negative = isinstance(node, exp.Neg)
     node = node.this if isinstance(node, exp.Neg) else node
-    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
+    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdecimal():
         return None
     return -int(node.name) if negative else int(node.name)
 

@@ -292,7 +292,9 @@ def _length(node: exp.Expr) -> int | None:
     if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal) or node.unit is None:
         return None
     unit = UNITS_US.get(node.unit.name.lower().removesuffix("s"))
-    return int(node.this.name) * unit if unit is not None and node.this.name.isdigit() and int(node.this.name) else None
+    return (
+        int(node.this.name) * unit if unit is not None and node.this.name.isdecimal() and int(node.this.name) else None
+    )
 
 
 def _bound(window: DialectWindow, which: str, *, pipeline: bool) -> exp.Expr:
