@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -249,9 +250,11 @@ def _run(store: Store, asked: _RunArguments, spark: SparkSession | None, *, owne
         )
     except BaseException as exc:
         heartbeat.close()
-        error = (
-            explain(exc) if isinstance(exc, Exception) else None
-        )  # other exceptions, such as Ctrl-C, are not failures
+        for each in held or ():
+            with suppress(AnabranchError):  # its lease expires
+                each.leave()
+        # Other exceptions, such as Ctrl-C, are not failures.
+        error = explain(exc) if isinstance(exc, Exception) else None
         if error is not None:
             PIPELINE_FAILED(pipeline=name, error=error)
         row_of.finish(store.catalog, name, holder, now=clock.now(), error=error)
@@ -280,8 +283,8 @@ def _check(store: Store, asked: _RunArguments, session: Callable[[], SparkSessio
 def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
     """The SQL text, and the pipeline's name."""
     text = os.fspath(sql)
-    is_path = not isinstance(sql, str) or not any(mark in text for mark in ("\n", ";", " ("))
-    if is_path and (not isinstance(sql, str) or _exists(text) or text.endswith(".sql")):
+    names_file = text.endswith(".sql") and not any(mark in text for mark in ("\n", ";", " ("))
+    if not isinstance(sql, str) or names_file or _exists(text):
         path = Path(text)
         try:
             return to_text(read_bounded(path, limits.DEPLOYMENT_TEXT_BYTES_MAX)), name or path.stem

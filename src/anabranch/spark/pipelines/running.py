@@ -83,10 +83,10 @@ class Pipeline:
         self._changed = store.runtime.tasks.condition()
         try:
             self._advance()
+            self._supervisor = store.runtime.tasks.spawn(f"supervise-{name}", self._supervise)
         except BaseException:
             self._stop_queries()
             raise
-        self._supervisor = store.runtime.tasks.spawn(f"supervise-{name}", self._supervise)
 
     # state and progress
 

@@ -76,3 +76,15 @@ def test_a_query_that_can_not_be_stopped_leaves_no_other_running(store: ab.Store
     assert other.stopped
     with pytest.raises(PipelineFailed, match="did not stop"):
         made.await_termination(30)
+
+
+def test_queries_that_nothing_can_supervise_are_stopped(monkeypatch: pytest.MonkeyPatch, store: ab.Store) -> None:
+    def refuse(_tasks: Any, name: str, _work: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    query = Query()
+    monkeypatch.setattr(type(store.runtime.tasks), "spawn", refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        pipeline(store, query)
+    monkeypatch.undo()
+    assert query.stopped
