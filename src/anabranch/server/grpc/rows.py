@@ -15,6 +15,7 @@ from anabranch.model.columns import select_columns
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
+from anabranch.model.times import to_micros
 from anabranch.server.events.row_decoder import RawRow, RowDecoder
 from anabranch.server.events.row_encoder import cuts_of, encode_rows, pointers_of
 from anabranch.wire.v1 import store_pb2 as v1
@@ -35,7 +36,8 @@ def value_of(event: v1.Event, decoder: RowDecoder, now: Micros) -> Any:
     key = event.key if event.HasField("key") else None
     if key is not None:
         check_key(key)
-    return RawRow(event.payload, key, event.time_us if event.HasField("time_us") else now)
+    moment = int(to_micros(event.time_us, decoder.rules)) if event.HasField("time_us") else now
+    return RawRow(event.payload, key, moment)
 
 
 def columns_of(schema: StreamSchema, asked: Sequence[str]) -> list[str] | None:
