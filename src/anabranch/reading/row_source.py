@@ -52,8 +52,8 @@ class ReaderOptions:
 
 
 class StreamDelivery(NamedTuple):
-    """Rows of one segment, at least one. `before` is the position before them; None if it is the position after the
-    previous delivery, because no segment was read on without finding a selected row, and none is new."""
+    """Rows of one segment, at least one. `before` is the position before them, in all segments. None means that it is the
+    position after the previous delivery: nothing was skipped in between, and no segment was added."""
 
     segment: SegmentId
     rows: SegmentRows

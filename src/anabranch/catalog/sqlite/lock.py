@@ -57,8 +57,8 @@ class FairLock:
         return self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
 
     def acquire(self, deadline: float | None = None) -> None:
-        """Wait for the lock until the deadline `until`; None means the deadline that `patience` gives now. Raises
-        StoreBusy at the deadline, and StoreUnavailable where the system can't lock; then neither lock is held."""
+        """Wait for the lock until the deadline; None means that of a wait that begins now. Raises StoreBusy at the
+        deadline, and StoreUnavailable where the system can't lock; then neither lock is held."""
         try:
             self._acquire_both(self.deadline() if deadline is None else deadline)
         except BaseException:  # Ctrl-C too: a process that stops waiting must not keep the queue
