@@ -130,9 +130,11 @@ def _as_table(
 
 
 def _column(values: list[Any], kind: FieldType, field: str) -> pa.Array:
-    if kind == "integer":
-        values = [int(value) if isinstance(value, float) else value for value in values]
     try:
+        if kind == "integer":
+            values = [int(value) if isinstance(value, float) else value for value in values]
+        elif kind == "float":  # Arrow refuses integers that a double rounds
+            values = [float(value) if isinstance(value, int) else value for value in values]
         return pa.array(values, _ARROW[kind])
     except (pa.ArrowException, OverflowError) as exc:
         raise InvalidSql(f"a value of '{field}' in a subquery is no {kind}: {exc}") from exc

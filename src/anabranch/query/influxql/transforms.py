@@ -90,7 +90,7 @@ _OF_NUMBERS: Final[dict[str, Callable[..., Any]]] = {
     "round": lambda number: math.floor(abs(number) + 0.5) * (1 if number >= 0 else -1),
     "ln": math.log,
     "log": math.log,
-    "pow": pow,
+    "pow": math.pow,
     **{name: getattr(math, name) for name in ("acos", "asin", "atan", "atan2", "cos", "exp", "log2", "log10", "sin")},
     **{name: getattr(math, name) for name in ("sqrt", "tan")},
 }

@@ -256,3 +256,10 @@ def test_an_error_in_a_header_has_no_control_characters(http: httpx.Client) -> N
     answer = http.post("/write", params={"db": "größe\x05\r\n\x1e"}, content="m v=1")
     assert 400 <= answer.status_code < 500
     assert answer.headers["X-Influxdb-Error"].isprintable() and "gr??e" in answer.headers["X-Influxdb-Error"]
+
+
+def test_a_subquery_may_have_numbers_beyond_the_integers_that_a_double_holds(http: httpx.Client) -> None:
+    write(http, f"large v=3000000i,w=1.7e18 {BEGIN_S}", precision="s").raise_for_status()
+    for inner, expected in (("pow(v, 3)", 2.7e19), ("floor(w)", 1.7e18), ("round(w)", 1.7e18)):
+        assert values(http, f"SELECT max(x) FROM (SELECT {inner} AS x FROM large)")[0][1] == expected
+    assert values(http, "SELECT pow(v, 60) FROM large")[0][1] is None
