@@ -114,6 +114,13 @@ def test_bad_lines_of_json_go_to_the_reject_file(sensors: Line, tmp_path: Path) 
     assert column(sensors("read", "iot/sensors").rows[3:], "device") == ["a", "e"]
 
 
+def test_a_bad_line_with_half_a_surrogate_pair_goes_to_the_reject_file(sensors: Line, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    sensors("write", "iot/sensors", "--reject-file", bad, stdin='{"\\ud800": 1}\n', code=1)
+    (row,) = rejects(bad)
+    assert row["text"] == '{"\\ud800": 1}' and "\ud800" in row["reason"]
+
+
 @pytest.mark.parametrize("atomic", [(), ("--atomic",)], ids=["rows", "atomic"])
 def test_bad_rows_of_parquet_are_recorded_with_their_values(
     sensors: Line, tmp_path: Path, atomic: tuple[str, ...]

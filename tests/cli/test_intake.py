@@ -130,6 +130,19 @@ def test_what_arrow_accepts_is_what_one_line_accepts(text: str) -> None:
         assert [fast.to_pylist()] == [item.rows.to_pylist() for item in slow if isinstance(item, IntakeBatch)]
 
 
+@pytest.mark.parametrize("value", ["5", "1.5", "true", "[]", '{"a": 1}', '"é"', '"Yg="'])
+def test_base64_that_is_no_text_of_it_is_refused(value: str) -> None:
+    (refused,) = json_lines._slow(Lines(f'{{"x_base64": {value}}}'.encode(), 1), TargetColumns(SCHEMA))
+    assert isinstance(refused, BadRow) and "base64" in refused.why
+
+
+def test_a_text_that_is_no_decimal_is_quoted() -> None:
+    (refused,) = json_lines._slow(
+        Lines(b'{"price": "1,5"}', 1), TargetColumns(StreamSchema.typed(pa.schema([("price", pa.decimal128(5, 2))])))
+    )
+    assert isinstance(refused, BadRow) and refused.why.endswith("'1,5' is not a number")
+
+
 def test_bytes_as_text_and_as_base64_in_one_line_are_refused() -> None:
     texts = ['{"x": "a", "x_base64": "Yg=="}', '{"x": null, "x_base64": "Yg=="}', '{"x": "a", "x_base64": null}']
     refused, read = json_lines._slow(Lines("\n".join(texts).encode(), 1), TargetColumns(SCHEMA))

@@ -28,7 +28,8 @@ class Rejects:
         self._file: IO[str] | None = None
         if path is not None:
             try:
-                self._file = path.open("x", encoding="utf-8")
+                # Half of a surrogate pair, which JSON can hold, stays as JSON escapes it.
+                self._file = path.open("x", encoding="utf-8", errors="backslashreplace")
             except OSError as exc:
                 raise InvalidArgument(f"{path} can't be created: {exc.strerror}") from exc
 

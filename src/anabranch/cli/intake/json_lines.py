@@ -4,7 +4,6 @@ around it are parsed one by one, which also finds the error."""
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -275,10 +274,18 @@ def _row(
         if item is None:
             row.setdefault(name, None)
         elif row.get(name) is None:
-            row[name] = base64.b64decode(item, validate=True)
+            row[name] = _decoded(name, item)
         else:
             raise SchemaMismatch(f"expected either '{name}' or '{name}_base64'", column=name)
     return row
+
+
+def _decoded(name: str, item: Any) -> bytes:
+    """The bytes of the member `<name>_base64`."""
+    try:
+        return base64.b64decode(item, validate=True)
+    except (TypeError, ValueError) as exc:
+        raise SchemaMismatch(f"'{name}_base64' is not base64: {exc}", column=name) from exc
 
 
 def _convert(name: str, item: Any, kind: pa.DataType, times: TimeReading) -> Any:
@@ -304,7 +311,9 @@ def _convert(name: str, item: Any, kind: pa.DataType, times: TimeReading) -> Any
             return float(item)
         if isinstance(item, FractionWithText):
             return float(item)
-    except (ValueError, InvalidOperation, OverflowError) as exc:
+    except InvalidOperation as exc:
+        raise SchemaMismatch(f"column '{name}' takes {kind}: {item!r:.100} is not a number", column=name) from exc
+    except (ValueError, OverflowError) as exc:
         raise SchemaMismatch(f"column '{name}' takes {kind}: {exc}", column=name) from exc
     return item
 
@@ -339,8 +348,6 @@ def _why(exc: BaseException) -> str:
             return f"it is not JSON: {exc.msg} at character {exc.pos + 1}"
         case UnicodeDecodeError():
             return f"it is not UTF-8 text: byte {exc.start + 1} is 0x{exc.object[exc.start]:02x}"
-        case binascii.Error():
-            return f"it is not base64: {exc}"
         case RecursionError():
             return "it is nested too deeply"
     return str(exc)
