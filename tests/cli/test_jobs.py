@@ -6,12 +6,15 @@ import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import anabranch as ab
 from anabranch import limits
 from anabranch.catalog.state.job import JOB
+from anabranch.cli.progress import ProgressMeter
+from anabranch.cli.target_store import finish
 from anabranch.model.ids import Micros
 from anabranch.transfer.jobs.record import JobState
 from tests.cli.kit import Line
@@ -252,3 +255,30 @@ def test_an_interrupt_pauses_the_job_and_says_how_to_continue(sensors: Line, els
     said = f"job {row['job']} is paused; continue with: anabranch --store {elsewhere.store} job resume {row['job']}"
     assert said in err.decode()
     assert row["state"] == "paused"
+
+
+@pytest.mark.parametrize(
+    ("store", "shown"),
+    [
+        ("postgresql://me:s3cret@db/river", "postgresql://me@db/river"),
+        ("/data/my river", "'/data/my river'"),
+        ("./river", "./river"),
+    ],
+)
+def test_the_command_that_continues_a_job_is_for_a_shell_and_has_no_password(
+    capsys: pytest.CaptureFixture[str], store: str, shown: str
+) -> None:
+    class Interrupted:
+        id = "3f9a61c02b7d"
+        state = JobState.PAUSED
+
+        def wait(self) -> None:
+            raise KeyboardInterrupt
+
+        def pause(self) -> Interrupted:
+            return self
+
+    job: Any = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        finish(job, ProgressMeter("copying"), store)
+    assert f"anabranch --store {shown} job resume 3f9a61c02b7d\n" in capsys.readouterr().err

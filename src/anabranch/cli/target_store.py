@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,6 +12,7 @@ import typer
 
 from anabranch.cli.output import print_note
 from anabranch.cli.progress import ProgressMeter
+from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -82,7 +84,8 @@ def open_named(
     keys: Sequence[str] | None,
 ) -> Iterator[dict[str, Store]]:
     """Opens other stores, by their given names. Raises the same errors as `open_other_store`, InvalidArgument."""
-    urls, *places_by_name = (_named(each) for each in (stores, blobs, history, keys))
+    options = zip(_PLACES, (stores, blobs, history, keys), strict=True)
+    urls, *places_by_name = (_named(option, texts or ()) for (_, option), texts in options)
     for name in (name for where in places_by_name for name in where if name not in urls):
         raise InvalidArgument(f"the location of store '{name}' is missing: add --from-store {name}=PATH")
     with ExitStack() as stack:
@@ -93,12 +96,12 @@ def open_named(
         yield found
 
 
-def _named(texts: Sequence[str] | None) -> dict[str, str]:
+def _named(option: str, texts: Sequence[str]) -> dict[str, str]:
     found = {}
-    for text in texts or ():
+    for text in texts:
         name, sign, value = text.partition("=")
         if not (_NAME.fullmatch(name) and sign and value):
-            raise InvalidArgument(f"expected a name for each store, such as --from-store lake=PATH, not '{text}'")
+            raise InvalidArgument(f"expected a name for each store, such as {option} lake=PLACE, not '{text}'")
         found[name] = value
     return found
 
@@ -145,12 +148,14 @@ def _numbered(option: str, texts: Sequence[str], others: Sequence[int]) -> dict[
 
 
 def finish(job: Job, meter: ProgressMeter, store: str) -> Any:
-    """Waits for a job that runs here and returns its result. An interrupt pauses it and prints how to continue."""
+    """Waits for a job that runs here and returns its result. An interrupt pauses it and prints how to continue, with the
+    address of its `store` for a shell, but without a password."""
     try:
         return job.wait()
     except KeyboardInterrupt:
         with meter.paused():
             row = job.pause()
             if not row.state.ended:
-                print_note(f"job {job.id} is paused; continue with: anabranch --store {store} job resume {job.id}")
+                place = shlex.quote(shown_address(store))
+                print_note(f"job {job.id} is paused; continue with: anabranch --store {place} job resume {job.id}")
         raise
