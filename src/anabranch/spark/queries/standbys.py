@@ -31,13 +31,14 @@ _LEFT_US: Final = 3_000_000  # for which hosts leave a query whose host is gone 
 
 @dataclass
 class _HeldStandby:
-    """A standby that this host has. `lost`: another host has it."""
+    """A standby that this host has. `ready` and `refused` are what its driver has said, as in the row; `lost`: another host
+    has it."""
 
     change: int
     driver: DriverProcess
     row: QueryRow
     ready: bool = False
-    refused: bool = False
+    refused: str | None = None
     lost: bool = False
 
 
@@ -77,6 +78,9 @@ class HotStandbys:
     def look(self, rows: Mapping[str, QueryRow], running: Mapping[str, DriverProcess | None], now: Micros) -> None:
         """Take standbys that are wanted, and end those that are not. `running` are the queries that this host holds, with
         their drivers."""
+        for noted in (self._missing_since_s, self._again_s, self._failures):
+            for name in noted.keys() - rows.keys():
+                del noted[name]
         for name, held in list(self._held.items()):
             row = rows.get(name)
             if row is None or held.lost or not self._is_wanted(row, held):
@@ -117,7 +121,7 @@ class HotStandbys:
             return
         if message.get("event") == "following":
             held.ready = bool(message.get("ready"))
-            self._update(name, ready=held.ready)
+            self._update(name, held)
             if held.ready:
                 self._failures.pop(name, None)
                 self._note(name, held, f"driver {driver.pid} is its hot standby")
@@ -126,8 +130,8 @@ class HotStandbys:
             return
         error = str(message.get("error"))
         if message.get("how") == "refused":
-            held.refused = True
-            self._update(name, ready=False, refused=error)
+            held.ready, held.refused = False, error
+            self._update(name, held)
             self._note(name, held, f"it can't have a hot standby: {error}", level="warning")
         else:
             self._failed(name, held, error)
@@ -139,10 +143,11 @@ class HotStandbys:
                 self._failed(name, held, f"driver {driver.pid} ended")
 
     def renew(self) -> None:
-        """Renew the leases. Raises AnabranchError where the store can't be reached."""
+        """Renew the leases, and write again what drivers have said, for the store may not have answered then. Raises
+        AnabranchError where the store can't be reached."""
         for name, held in list(self._held.items()):
             try:
-                hosting.update_standby(self._store.catalog, name, self._token, self._renewed)
+                self._write(name, held, until=self._until())
             except Conflict:
                 held.lost = True
 
@@ -183,15 +188,20 @@ class HotStandbys:
         self._note(name, held, f"its hot standby has ended: {error}", level="warning")
         self._release(name)
 
-    def _renewed(self, standby: QueryStandby) -> QueryStandby:
-        return replace(standby, until=self._until())
-
     def _until(self) -> Micros:
         return Micros(self._store.runtime.clock.now() + self._lease_us)
 
-    def _update(self, name: str, **changes: Any) -> None:
+    def _update(self, name: str, held: _HeldStandby) -> None:
         with suppress(Conflict):
-            hosting.update_standby(self._store.catalog, name, self._token, lambda standby: replace(standby, **changes))
+            self._write(name, held)
+
+    def _write(self, name: str, held: _HeldStandby, **changes: Any) -> None:
+        """Write what is known of a standby, and other changes. Raises Conflict if another host has it."""
+
+        def written(standby: QueryStandby) -> QueryStandby:
+            return replace(standby, ready=held.ready, refused=held.refused, **changes)
+
+        hosting.update_standby(self._store.catalog, name, self._token, written)
 
     def _release(self, name: str) -> None:
         with suppress(AnabranchError):  # its time comes
