@@ -46,17 +46,12 @@ def run(setting: BenchmarkSetting) -> Sequence[Result]:
             ratio = None
             rounds = setting.scaled(3, 1)
             try:
-                folder = setting.folder / "redis"
-                folder.mkdir()
-                redis = Redis(folder)
-                redis.start()
+                with Redis(setting.folder / "redis") as redis:
+                    found = in_turn(rounds, ours, lambda: count / redis.write(bodies, names))
+                own, other, ratio = found.ours, found.other, found.ratio
             except NotInstalled as exc:
                 notes.append(f"redis: {exc}")
                 own = [ours() for _ in range(rounds)]
-            else:
-                found = in_turn(rounds, ours, lambda: count / redis.write(bodies, names))
-                own, other, ratio = found.ours, found.other, found.ratio
-                redis.stop()
     shutil.rmtree(store, ignore_errors=True)
     notes.append(f"server CPU per event: {median(used):.2f} µs")
     return [

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 from anabranch.cli.options import time_rules
 from anabranch.errors import InvalidArgument, InvalidCut, InvalidPointer
-from anabranch.model.amounts import UNITS_US
+from anabranch.model.amounts import time_ago
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros
 from anabranch.model.time_kind import TimeKind
@@ -15,15 +14,14 @@ from anabranch.reading import bounds as places
 from anabranch.reading.bounds import Place
 from anabranch.store import Store
 
-_AGO = re.compile(rf"-(\d+(?:\.\d+)?)({'|'.join(UNITS_US)})\Z", re.ASCII)
 _HEX = re.compile(r"[0-9a-f:@]{16,}\Z")
 
 
 def parse_place(text: str, *, now: Micros) -> Place:
     """Parses `head`, `tail`, a cut, a pointer, an ISO 8601 time, or `-15m` (ms, s, m, h, d, w) before now. Raises
     InvalidCut, InvalidPointer, InvalidArgument."""
-    if ago := _AGO.match(text):
-        return Micros(now - round(Decimal(ago[1]) * UNITS_US[ago[2]]))
+    if (ago := time_ago(text, now)) is not None:
+        return Micros(ago)
     try:
         return places.parse_place(text, time_rules())
     except (InvalidCut, InvalidPointer):

@@ -19,6 +19,7 @@ UNITS_US: Final = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
+_AGO = re.compile(rf"-(\d+(?:\.\d+)?)({'|'.join(UNITS_US)})\Z", re.ASCII)
 _SIZES = {
     "": 1,
     "b": 1,
@@ -41,6 +42,13 @@ def to_duration(value: timedelta | int | str) -> int:
     if micros != int(micros):
         raise InvalidArgument(f"'{value}' is not a whole number of µs")
     return _positive(int(micros), value)
+
+
+def time_ago(text: str, now: int) -> int | None:
+    """The time, in µs, that a text such as `-15m` (units ms, s, m, h, d, w) means: that long before `now`. None for any other
+    text."""
+    match = _AGO.match(text)
+    return None if match is None else now - round(Decimal(match[1]) * UNITS_US[match[2]])
 
 
 def to_size(value: int | str) -> int:

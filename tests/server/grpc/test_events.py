@@ -77,6 +77,15 @@ def test_what_is_appended_is_read(client: Client, stream: str) -> None:
     assert [each.payload for each in read(client, stream, start=found[1].pointer, limit=1)] == [b"b"]
 
 
+def test_times_may_be_given_by_how_long_ago_they_are(client: Client, stream: str) -> None:
+    client.Append(v1.AppendRequest(stream=stream, events=payloads("a", "b")))
+    assert [each.payload for each in read(client, stream, start="-1h", end="-0s")] == [b"a", b"b"]
+    assert read(client, stream, end="-1h") == []
+    following = client.Follow(v1.FollowRequest(stream=stream, start="-1h"))
+    assert next(each.events[0].payload for each in following if each.events) == b"a"
+    following.cancel()
+
+
 def test_a_limit_within_a_batch_ends_with_the_cut_behind_its_last_event(client: Client, stream: str) -> None:
     for pair in ("ab", "cd"):
         client.Append(v1.AppendRequest(stream=stream, events=payloads(*pair)))

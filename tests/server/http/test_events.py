@@ -6,6 +6,7 @@ import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from urllib.parse import parse_qs
 
 import httpx
 import pyarrow as pa
@@ -180,6 +181,34 @@ def test_pages_follow_one_another_to_the_end(http: httpx.Client) -> None:
         pages += 1
     assert counts(found) == list(range(25)) and pages == 3
     assert all(row.keys() == {"count"} for row in found)
+
+
+def test_times_may_be_given_by_how_long_ago_they_are(http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n) for n in range(25)])
+
+    def asked(**places: str) -> list[object]:
+        return counts(http.get(SENSORS, params={"limit": 100, **places}).json()["events"])
+
+    everything = list(range(25))
+    assert asked(**{"from": "-1h"}) == asked(to="-0s") == everything
+    assert asked(to="-1h") == []
+    assert asked(between="-5200w..-0s") == everything
+    assert asked(between="-0s..-0s") == []
+    cut = http.get(f"{SENSORS.removesuffix('events')}cut", params={"at": "-1h"}).json()["cut"]
+    assert cut == http.get(f"{SENSORS.removesuffix('events')}cut", params={"at": "head"}).json()["cut"]
+    assert "-1y" in http.get(SENSORS, params={"from": "-1y"}).json()["detail"]
+
+
+def test_the_pages_of_a_time_ago_have_one_end(http: httpx.Client) -> None:
+    http.post(SENSORS, json=[event(n) for n in range(25)])
+    page = http.get(SENSORS, params={"limit": 10, "to": "-0s", "between": "-5200w..-0s"})
+    found = list(page.json()["events"])
+    http.post(SENSORS, json=[event(n) for n in range(25, 30)])
+    while (following := page.json()["next"]) is not None:
+        assert "-" not in parse_qs(following.partition("?")[2])["to"][0]
+        page = http.get(following)
+        found += page.json()["events"]
+    assert counts(found) == list(range(25))
 
 
 @pytest.mark.parametrize("limit", [None, 20])

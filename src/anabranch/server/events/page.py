@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import time_ago
 from anabranch.model.cut import StreamCut
+from anabranch.model.ids import Micros
 from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamInfo
 from anabranch.model.time_kind import TimeKind, time_kind
@@ -29,6 +31,12 @@ class Range(NamedTuple):
     limit: int | None
     meta: bool
     rate: Rate | None = None
+
+
+def absolute(text: str, now: Micros) -> str:
+    """A place, with a text such as `-15m`, for 15 minutes ago, as a time in µs."""
+    ago = time_ago(text, now)
+    return text if ago is None else str(ago)
 
 
 def place(text: str) -> int | str:

@@ -7,11 +7,12 @@ from functools import partial
 
 from anabranch import limits
 from anabranch.errors import Closed, InvalidArgument
+from anabranch.model.ids import Micros
 from anabranch.model.rate import Rate
 from anabranch.model.stream import StreamInfo
 from anabranch.reading.bounds import cut_behind
 from anabranch.server.abandoned import open_in_thread
-from anabranch.server.events.page import Range, open_range, place, rate_of, time_kind_of
+from anabranch.server.events.page import Range, absolute, open_range, place, rate_of, time_kind_of
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.server.grpc.errors import draining
 from anabranch.server.grpc.rows import columns_of, encode
@@ -23,7 +24,7 @@ from anabranch.wire.v1 import store_pb2 as v1
 async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> None:
     """Send the events of a range. Each batch is read once the caller has taken the one before."""
     front = call.front
-    asked = _range_of(request, info)
+    asked = _range_of(request, info, front.store.runtime.clock.now())
     part = partial(encode, raw=info.schema.raw, columns=None, meta=asked.meta)
     reader = await open_in_thread(front.threads, lambda: open_range(front.store, info, asked))
     left, parts = asked.limit, PacedParts(asked.rate, front.tails.closing)
@@ -56,17 +57,17 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
         reader.close()
 
 
-def _range_of(request: v1.ReadRequest, info: StreamInfo) -> Range:
+def _range_of(request: v1.ReadRequest, info: StreamInfo, now: Micros) -> Range:
     if request.limit < 0:
         raise InvalidArgument("expected limit as a number of at least 1, or 0 for all")
     if bool(request.not_before) != bool(request.before):
         raise InvalidArgument("pass both not_before and before, or neither")
     return Range(
-        start=request.start or "head",
-        end=request.end or None,
+        start=absolute(request.start or "head", now),
+        end=absolute(request.end, now) if request.end else None,
         by=time_kind_of(request.by or "append"),
         columns=columns_of(info.schema, request.columns),
-        between=(request.not_before, request.before) if request.before else None,
+        between=(absolute(request.not_before, now), absolute(request.before, now)) if request.before else None,
         limit=request.limit or None,
         meta=request.meta,
         rate=_rate_of(request),
@@ -86,7 +87,7 @@ async def follow(call: GrpcCall, request: v1.FollowRequest, info: StreamInfo) ->
     form = ("grpc", names, request.meta)
     loop = asyncio.get_running_loop()
     try:
-        start = place(request.start or "head")
+        start = place(absolute(request.start or "head", front.store.runtime.clock.now()))
         by = time_kind_of(request.by or "append")
         follower = await front.tails.follow(info, start, by=by, rate=_rate_of(request))
     except Closed:

@@ -63,7 +63,7 @@ def json_answer(schema: str, description: str, status: str = "200") -> Mapping[s
     return {status: {"description": description, **json_content(schema)}}
 
 
-PLACE: Final = "`head`, `tail`, a stream cut, an event pointer, a time (ISO 8601, or µs since 1970)."
+PLACE: Final = "`head`, `tail`, a stream cut, an event pointer, a time (ISO 8601, µs since 1970, or `-15m`: ago)."
 BY: Final = query_parameter(
     "by", {"type": "string", "enum": ["append", "event"]}, "What a time means: the append time, or the event time."
 )

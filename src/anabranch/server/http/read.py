@@ -20,7 +20,7 @@ from anabranch.reading.bounds import cut_behind
 from anabranch.reading.reader import Reader
 from anabranch.server.abandoned import closed_with, open_in_thread
 from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, shown_batch
-from anabranch.server.events.page import EventPage, Range, open_range, rate_of, read_page, time_kind_of
+from anabranch.server.events.page import EventPage, Range, absolute, open_range, rate_of, read_page, time_kind_of
 from anabranch.server.events.parquet_encoder import ParquetEncoder
 from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.front import HttpCall
@@ -90,12 +90,13 @@ def range_of(call: HttpCall) -> Range:
     low, dots, high = (between or "").partition("..")
     if between is not None and not (low and dots and high):
         raise InvalidArgument(f"between is FROM..TO, two times, TO exclusive; not '{between}'")
+    end, now = call.text("to"), call.front.store.runtime.clock.now()
     return Range(
-        start=call.text("from") or "head",
-        end=call.text("to"),
+        start=absolute(call.text("from") or "head", now),
+        end=None if end is None else absolute(end, now),
         by=time_kind(call),
         columns=None if columns is None else [name for name in columns.split(",") if name],
-        between=None if between is None else (low, high),
+        between=None if between is None else (absolute(low, now), absolute(high, now)),
         limit=call.count("limit", None, most=limits.HTTP_PAGE_EVENTS_MAX),
         meta=call.flag("meta"),
         rate=rate_of(call.text("events_per_s"), call.text("bytes_per_s")),
@@ -117,22 +118,25 @@ async def _page(call: HttpCall, asked: Range, form: str) -> Response:
     def work() -> tuple[bytes, EventPage]:
         with open_range(call.front.store, call.info, asked) as reader:
             page = read_page(reader, limit)
-            return _encoded_page(page, reader.schema, asked, form, _next_link(call, page)), page
+            return _encoded_page(page, reader.schema, asked, form, _next_link(call, asked, page)), page
 
     body, page = await call.front.run(work)
     call.front.guard.admit(call.principal, calls=0, bytes_=len(body))
     headers = {"Anabranch-Next": str(page.after)}
-    if (following := _next_link(call, page)) is not None:
+    if (following := _next_link(call, asked, page)) is not None:
         headers["Link"] = f'<{following}>; rel="next"'
     return Response(body, media_type=TYPES[form], headers=headers)
 
 
-def _next_link(call: HttpCall, page: EventPage) -> str | None:
-    """The address of the page that follows, as a path; None if this one is the last."""
+def _next_link(call: HttpCall, asked: Range, page: EventPage) -> str | None:
+    """The address of the page that follows, as a path; None if this one is the last. Its times are those of this page, also
+    where they were given by how long ago they are."""
     if page.complete:
         return None
-    query = [(name, value) for name, value in call.request.query_params.multi_items() if name != "from"]
-    return f"{call.request.scope['path']}?{urlencode([*query, ('from', str(page.after))])}"
+    again = {"from": str(page.after), "to": asked.end, "between": asked.between and "..".join(asked.between)}
+    query = [(name, value) for name, value in call.request.query_params.multi_items() if name not in again]
+    query += [(name, value) for name, value in again.items() if value is not None]
+    return f"{call.request.scope['path']}?{urlencode(query)}"
 
 
 def _encoded_page(page: EventPage, schema: pa.Schema, asked: Range, form: str, following: str | None) -> bytes:

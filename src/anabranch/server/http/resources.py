@@ -16,7 +16,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.stream import Scope, StreamInfo
 from anabranch.model.times import to_datetime
 from anabranch.reading.bounds import to_cut
-from anabranch.server.events.page import place
+from anabranch.server.events.page import absolute, place
 from anabranch.server.http.calls import answer_of, arguments_of, verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.names import stream_name
@@ -97,7 +97,8 @@ async def call_scope(call: HttpCall) -> Response:
 
 async def get_cut(call: HttpCall) -> Response:
     """The cut at a position: `?at=head`, `tail`, a time, a pointer."""
-    where, by = place(call.text("at") or "tail"), time_kind(call)
+    now = call.front.store.runtime.clock.now()
+    where, by = place(absolute(call.text("at") or "tail", now)), time_kind(call)
 
     def work() -> str:
         view = call.front.store.streams.view(call.info.name)

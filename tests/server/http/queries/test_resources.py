@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -317,6 +318,19 @@ def test_other_requests_that_can_not_be_meant_are_refused(http: httpx.Client, st
         assert http.post(f"/v1/queries/none/{path}").json()["code"] == "query_not_found"
     for path in ("", "/versions", "/progress", "/logs"):
         assert http.get(f"/v1/queries/none{path}").json()["code"] == "query_not_found"
+
+
+def test_a_query_may_begin_some_time_ago(http: httpx.Client, store: Store) -> None:
+    before = store.runtime.clock.now()
+    http.put(MEANS, json={"sql": SQL, "parameters": {"size": "1 hour"}, "from": "-1d"})
+    with store.catalog.reading() as txn:
+        row = txn.state(QUERY, "means")
+    assert row is not None and row.restart is not None
+    (place,) = row.restart.places
+    ago = before - datetime.fromisoformat(place).timestamp() * 1e6
+    assert 86_400_000_000 - 60_000_000 < ago <= 86_400_000_001
+    keyed = http.put(MEANS, json={"sql": SQL, "from": "-1d"}, headers={"Idempotency-Key": "once"})
+    assert "give 'from' as the time itself" in keyed.json()["detail"]
 
 
 def test_a_replay_is_a_query_until_it_takes_over(http: httpx.Client, store: Store) -> None:

@@ -16,7 +16,7 @@ from anabranch.deployments.info import QueryInfo, progress_with_times
 from anabranch.deployments.templates.template import QueryTemplate
 from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.times import to_datetime
-from anabranch.server.events.page import place
+from anabranch.server.events.page import absolute, place
 from anabranch.server.http.body import read_body
 from anabranch.server.http.calls import arguments_of, verb_result
 from anabranch.server.http.front import HttpCall
@@ -85,7 +85,7 @@ async def put_query(call: HttpCall) -> Response:
         names = ", ".join(f"'{name}'" for name in call.request.query_params)
         raise InvalidArgument(f"with a body in JSON, put {names:.200} into the body instead of the query string")
     members = _members(parse_bytes(body)) if kind == _JSON else _of_address(call, body)
-    arguments = _arguments(members, (*_OF_VERSION, *_OF_RUN))
+    arguments = _arguments(call, members, (*_OF_VERSION, *_OF_RUN))
     if (template := arguments.pop("template", None)) is not None:
         if "text" in arguments:
             raise InvalidArgument("expected either 'sql' or 'template'")
@@ -128,9 +128,9 @@ async def upgrade_query(call: HttpCall) -> Response:
     answer 202 with the query that does so."""
     members = await arguments_of(call)
     if isinstance(members, Mapping) and members.get("replay") is not None:
-        arguments = _arguments(members, ("sql", "parameters", "trigger", "replay", "by", "keep", *_CODE))
+        arguments = _arguments(call, members, ("sql", "parameters", "trigger", "replay", "by", "keep", *_CODE))
         return json_response(query_json(await verb_result(call, "queries.replay", {**_named(call), **arguments})), 202)
-    arguments = _arguments(members, ("sql", "parameters", "trigger", *_OF_RUN, *_CODE))
+    arguments = _arguments(call, members, ("sql", "parameters", "trigger", *_OF_RUN, *_CODE))
     if "start_from" in arguments:
         arguments["restart_from"] = arguments.pop("start_from")
     return json_response(query_json(await verb_result(call, "queries.upgrade", {**_named(call), **_sql(arguments)})))
@@ -138,14 +138,14 @@ async def upgrade_query(call: HttpCall) -> Response:
 
 async def plan_upgrade(call: HttpCall) -> Response:
     """What an upgrade would do with each statement."""
-    arguments = _arguments(await arguments_of(call), ("sql", "parameters", "files"))
+    arguments = _arguments(call, await arguments_of(call), ("sql", "parameters", "files"))
     found: UpgradePlan = await verb_result(call, "queries.plan", {**_named(call), **_sql(arguments)})
     return json_response({"version": found.version, "statements": [asdict(each) for each in found.statements]})
 
 
 async def validate_query(call: HttpCall) -> Response:
     """Check a query without deploying it. The body is as for deploying one; what is not valid is answered as an error."""
-    arguments = _arguments(await arguments_of(call), ("sql", "parameters", "files"))
+    arguments = _arguments(call, await arguments_of(call), ("sql", "parameters", "files"))
     return json_response(asdict(await verb_result(call, "queries.validate", _sql(arguments))))
 
 
@@ -230,11 +230,11 @@ def version_json(version: QueryVersion) -> dict[str, Any]:
 
 
 async def _changed(call: HttpCall, verb: str, members: tuple[str, ...]) -> Response:
-    arguments = _arguments(await arguments_of(call), members)
+    arguments = _arguments(call, await arguments_of(call), members)
     return json_response(query_json(await verb_result(call, verb, {**_named(call), **arguments})))
 
 
-def _arguments(members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+def _arguments(call: HttpCall, members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     """The members of a body as arguments of a verb. Raises InvalidArgument."""
     for name in members:
         if name not in known:
@@ -242,7 +242,7 @@ def _arguments(members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, 
             raise InvalidArgument(f"'{name:.100}' is not expected here; what may be given: {expected}")
     found = {_ARGUMENTS[name]: value for name, value in members.items() if value is not None}
     if "start_from" in found:
-        found["start_from"] = _places(found["start_from"])
+        found["start_from"] = _places(call, found["start_from"])
     if "files" in found:
         found["files"] = _files(found["files"])
     return found
@@ -254,11 +254,15 @@ def _sql(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def _places(given: Any) -> Any:
+def _places(call: HttpCall, given: Any) -> Any:
     several = given if isinstance(given, list) else [given]
     if not several or not all(isinstance(each, str | int) and not isinstance(each, bool) for each in several):
         raise InvalidArgument("'from' is a place, or a list of one for each source: head, tail, a time, a cut")
-    return [place(each) if isinstance(each, str) else each for each in several]
+    now = call.front.store.runtime.clock.now()
+    found = [absolute(each, now) if isinstance(each, str) else each for each in several]
+    if found != several and "idempotency-key" in call.request.headers:  # sent again, it would mean another time
+        raise InvalidArgument("with an Idempotency-Key, give 'from' as the time itself, not by how long ago it is")
+    return [place(each) if isinstance(each, str) else each for each in found]
 
 
 def _files(given: Any) -> dict[str, Any]:
