@@ -66,10 +66,8 @@ async def _content(call: HttpCall, upload: Upload, start: int, stop: int) -> Asy
         return
     front, guard = call.front, call.front.guard
     with guard.hold(call.principal, "connections"):
-        parts, right = (
-            _parts(front.store, upload, start, stop),
-            RightToRead(front.store, guard, call.principal, upload.info.id),
-        )
+        parts = _parts(front.store, upload, start, stop)
+        right = RightToRead(front.store, guard, call.principal, upload.info.id)
         while (part := await front.run(lambda: next(parts, None))) is not None:
             if right.is_due():
                 await front.run(right.check)
