@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import anabranch as ab
-from anabranch.errors import StreamNotFound
+from anabranch import limits
 from anabranch.security.guard import OpenGuard, Principal
 from anabranch.server.broker import Broker
 from anabranch.server.events.front import EventFront
+from anabranch.server.rights import StreamRight
 
 
 async def test_a_front_may_be_closed_again() -> None:
@@ -19,20 +20,18 @@ async def test_a_front_may_be_closed_again() -> None:
         await front.close()
 
 
-async def test_the_right_of_a_follower_is_checked_by_the_present_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_right_is_checked_again_once_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     with ab.connect("memory://") as store:
-        for scope in ("open", "secret"):
-            store.scopes.create(scope)
+        store.scopes.create("open")
         info = store.streams.create("open/a")
-        store.streams.rename("open/a", "secret/a")
-        store.streams.create("open/a")
         guard = OpenGuard()
         front = EventFront(Broker(store, guard))
         asked = []
         monkeypatch.setattr(guard, "authorize", lambda *call, **_: asked.append(call[1:]))
-        await front.check_follows(Principal("anonymous", ()), info.id)
-        assert asked == [("read", "secret/a")]
-        store.streams.delete("secret/a")
-        with pytest.raises(StreamNotFound):
-            await front.check_follows(Principal("anonymous", ()), info.id)
+        right = StreamRight(store, guard, Principal("anonymous", ()), info.id, "read", verb="follow")
+        await front.recheck(right)
+        assert asked == []
+        monkeypatch.setattr(limits, "RIGHTS_RECHECK_S", -1.0)
+        await front.recheck(right)
+        assert asked == [("read", "open/a")]
         await front.close()

@@ -1,21 +1,25 @@
-"""Checks again and again, while events are sent, that their caller may read them."""
+"""Checks a caller's right again and again, while a call lasts: its events are sent, or it appends."""
 
 from __future__ import annotations
 
 from anabranch import limits
 from anabranch.model.ids import StreamId
-from anabranch.security.guard import Guard, Principal
+from anabranch.security.guard import Guard, Operation, Principal
 from anabranch.store import Store
 
 
-class RightToRead:
-    """The right of a caller to read a stream, which was checked when the call began."""
+class StreamRight:
+    """The right of a caller to do `operation` to a stream, which was checked when the call began. `verb` is the call."""
 
-    def __init__(self, store: Store, guard: Guard, principal: Principal, stream: StreamId) -> None:
+    def __init__(
+        self, store: Store, guard: Guard, principal: Principal, stream: StreamId, operation: Operation, *, verb: str
+    ) -> None:
         self._store = store
         self._guard = guard
         self._principal = principal
         self._stream = stream
+        self._operation: Operation = operation
+        self._verb = verb
         self._clock = store.runtime.clock
         self._checked_at = self._clock.monotonic()
 
@@ -24,9 +28,9 @@ class RightToRead:
         return self._clock.monotonic() - self._checked_at > limits.RIGHTS_RECHECK_S
 
     def check(self) -> None:
-        """Check it by the stream's present name, if that is due; this reads the catalog. Raises PermissionDenied,
-        Unauthenticated, StreamNotFound."""
+        """Check it by the stream's present name, if that is due: the stream may have moved to where the caller has no
+        rights. Reads the catalog. Raises PermissionDenied, Unauthenticated, StreamNotFound."""
         if self.is_due():
             name = self._store.streams.get(self._stream).name
-            self._guard.authorize(self._principal, "read", str(name), verb="read")
+            self._guard.authorize(self._principal, self._operation, str(name), verb=self._verb)
             self._checked_at = self._clock.monotonic()

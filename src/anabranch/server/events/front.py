@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from anabranch import limits
 from anabranch.errors import Closed, StreamNotFound
-from anabranch.model.ids import StreamId
 from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Principal
 from anabranch.server.abandoned import Closable, open_in_thread
@@ -19,6 +18,7 @@ from anabranch.server.events.names import StreamNames
 from anabranch.server.events.producers import OpenProducers
 from anabranch.server.events.writers import SharedWriter, SharedWriters
 from anabranch.server.queries import CallersQueries
+from anabranch.server.rights import StreamRight
 from anabranch.server.tail.follower import SharedTails
 
 T = TypeVar("T")
@@ -63,11 +63,10 @@ class EventFront:
         """Run a request of a group reader or a transaction, which may wait for events, in one of other threads."""
         return asyncio.get_running_loop().run_in_executor(self._session_threads, work)
 
-    async def check_follows(self, principal: Principal, stream: StreamId) -> None:
-        """Check that a follower may still read the stream, by its present name: it may have moved to where the caller has
-        no rights. Raises PermissionDenied, StreamNotFound."""
-        present = await self.run(lambda: self.store.streams.get(stream).name)
-        self.guard.authorize(principal, "read", str(present), verb="follow")
+    async def recheck(self, right: StreamRight) -> None:
+        """Check a right again in a thread, if that is due. Raises PermissionDenied, Unauthenticated, StreamNotFound."""
+        if right.is_due():
+            await self.run(right.check)
 
     async def append(
         self, info: StreamInfo, principal: Principal, work: Callable[[StreamInfo, SharedWriter], Awaitable[T]]

@@ -22,6 +22,7 @@ from anabranch.server.flight.appended_rows import AppendedRows, appended_rows
 from anabranch.server.flight.byte_appends import ByteTarget
 from anabranch.server.flight.repeated_rows import repeated_rows
 from anabranch.server.load.stream_loads import Sampled, number_label, sample_of_repeat
+from anabranch.server.rights import StreamRight
 from anabranch.wire.commands import named_stream, parse
 from anabranch.wire.flight_errors import error_text
 from anabranch.wire.v1 import anabranch_pb2 as v1
@@ -222,20 +223,18 @@ def append(broker: Broker, principal: Principal, command: v1.AppendCommand, read
 def _take(
     broker: Broker, principal: Principal, info: StreamInfo, target: Target, reader: Any, answers: _Answers
 ) -> None:
-    clock, guard = broker.store.runtime.clock, broker.guard
-    checked_at = refreshed_at = clock.monotonic()
+    clock = broker.store.runtime.clock
+    right = StreamRight(broker.store, broker.guard, principal, info.id, "write", verb="append")
+    refreshed_at = clock.monotonic()
     broker.loads.refresh(info.id)
 
     def accepted(batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], AppendedRows]:
-        nonlocal checked_at, refreshed_at
+        nonlocal refreshed_at
         if clock.monotonic() - refreshed_at > limits.LOAD_POLICY_S:
             broker.loads.refresh(info.id)
             refreshed_at = clock.monotonic()
-        if clock.monotonic() - checked_at > limits.RIGHTS_RECHECK_S:
-            present = broker.store.streams.get(info.id).name  # it may have moved to where the caller has no rights
-            guard.authorize(principal, "write", str(present), verb="append")
-            checked_at = clock.monotonic()
-        guard.admit(principal, calls=0, bytes_=batch.nbytes)
+        right.check()
+        broker.guard.admit(principal, calls=0, bytes_=batch.nbytes)
         _check(batch)
         return target.append(batch, metadata)
 

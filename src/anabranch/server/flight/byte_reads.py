@@ -16,7 +16,7 @@ from anabranch.reading.byte_index import ByteChunk, ByteIndex
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
-from anabranch.server.rights import RightToRead
+from anabranch.server.rights import StreamRight
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 _SCHEMA: Final = pa.schema([("start", pa.int64()), ("truncated_before", pa.int64()), ("bytes", pa.binary())])
@@ -31,14 +31,14 @@ def read_bytes(
     source = broker.store._byte_streams.index(info.id)
     if command.position < 0:
         raise InvalidArgument(f"expected a position of at least 0 in a byte stream, got {command.position}")
-    right = RightToRead(broker.store, broker.guard, principal, info.id)
+    right = StreamRight(broker.store, broker.guard, principal, info.id, "read", verb="read")
     return _SCHEMA, _batches(broker, principal, right, source, command.position, over)
 
 
 def _batches(
     broker: Broker,
     principal: Principal,
-    right: RightToRead,
+    right: StreamRight,
     source: ByteIndex,
     position: int,
     over: Callable[[], bool],

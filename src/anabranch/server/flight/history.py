@@ -13,7 +13,7 @@ from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
 from anabranch.server.flight.pieces import pieces_of
-from anabranch.server.rights import RightToRead
+from anabranch.server.rights import StreamRight
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 
@@ -45,7 +45,7 @@ def _check(broker: Broker, part: SegmentPartRange) -> None:
 def _batches(
     broker: Broker, principal: Principal, part: SegmentPartRange, names: Sequence[str], over: Callable[[], bool]
 ) -> Iterator[pa.RecordBatch]:
-    right = RightToRead(broker.store, broker.guard, principal, part.stream)
+    right = StreamRight(broker.store, broker.guard, principal, part.stream, "read", verb="read")
     with broker.guard.hold(principal, "connections"):
         for batch in broker.store._history.batches(part, names):
             for piece in pieces_of(batch):

@@ -21,7 +21,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
 from anabranch.server.events.page import rate_of
 from anabranch.server.flight.senders import CompactSender, PlainSender, Sender, Sent
-from anabranch.server.rights import RightToRead
+from anabranch.server.rights import StreamRight
 from anabranch.wire.commands import named_stream
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
@@ -96,7 +96,7 @@ def _batches(
     tells_tail: bool,
 ) -> Iterator[Sent]:
     guard = broker.guard
-    right = RightToRead(broker.store, guard, principal, reader.position.stream)
+    right = StreamRight(broker.store, guard, principal, reader.position.stream, "read", verb="read")
     lasting = command.follow or reader.rate is not None
     at_tail = not tells_tail  # the client knows
     with reader, guard.hold(principal, "followers" if command.follow else "connections"):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
-from anabranch import limits
 from anabranch.errors import Closed, InvalidArgument
 from anabranch.model.ids import Micros
 from anabranch.model.rate import Rate
@@ -16,7 +14,7 @@ from anabranch.server.events.page import Range, absolute, open_range, place, rat
 from anabranch.server.grpc.call import GrpcCall
 from anabranch.server.grpc.errors import draining
 from anabranch.server.grpc.rows import columns_of, encode
-from anabranch.server.rights import RightToRead
+from anabranch.server.rights import StreamRight
 from anabranch.server.tail.paced import PacedParts
 from anabranch.wire.v1 import store_pb2 as v1
 
@@ -28,7 +26,8 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
     part = partial(encode, raw=info.schema.raw, columns=None, meta=asked.meta)
     reader = await open_in_thread(front.threads, lambda: open_range(front.store, info, asked))
     left, parts = asked.limit, PacedParts(asked.rate, front.tails.closing)
-    position, right = reader.position, RightToRead(front.store, front.guard, call.principal, info.id)
+    position = reader.position
+    right = StreamRight(front.store, front.guard, call.principal, info.id, "read", verb="read")
     try:
         while left is None or left > 0:
             batch = await front.run(reader.read)
@@ -41,8 +40,7 @@ async def read(call: GrpcCall, request: v1.ReadRequest, info: StreamInfo) -> Non
                 position = cut_behind(batch, position)
             left = None if left is None else left - batch.num_rows
             async for paced in parts.of(batch, position):
-                if right.is_due():
-                    await front.run(right.check)
+                await front.recheck(right)
                 front.guard.authorize(call.principal, "read", str(info.name), verb="read")
                 if paced is None:
                     continue
@@ -85,7 +83,6 @@ async def follow(call: GrpcCall, request: v1.FollowRequest, info: StreamInfo) ->
     names = None if columns is None else tuple(columns)
     part = partial(encode, raw=info.schema.raw, columns=names, meta=request.meta)
     form = ("grpc", names, request.meta)
-    loop = asyncio.get_running_loop()
     try:
         start = place(absolute(request.start or "head", front.store.runtime.clock.now()))
         by = time_kind_of(request.by or "append")
@@ -94,13 +91,11 @@ async def follow(call: GrpcCall, request: v1.FollowRequest, info: StreamInfo) ->
         raise draining() from None
     try:
         await call.send(v1.FollowResponse(cut=str(follower.position)))
-        check_at = loop.time() + limits.RIGHTS_RECHECK_S
+        right = StreamRight(front.store, front.guard, call.principal, info.id, "read", verb="follow")
         async for batch in follower.batches():
             if front.draining:
                 raise draining()
-            if loop.time() > check_at:
-                check_at = loop.time() + limits.RIGHTS_RECHECK_S
-                await front.check_follows(call.principal, info.id)
+            await front.recheck(right)
             if batch is None:
                 continue
             for message in batch.encoded(form, part):

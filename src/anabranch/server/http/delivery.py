@@ -22,6 +22,7 @@ from anabranch.server.events.row_encoder import cuts_of, encode_rows
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal, problem_of
 from anabranch.server.http.read import range_of, wanted_form
+from anabranch.server.rights import StreamRight
 from anabranch.server.tail.follower import Follower
 
 Awaited = Callable[[], Awaitable[StreamInfo | None]]
@@ -116,20 +117,18 @@ class Delivery:
     async def parts(self) -> AsyncIterator[list[bytes] | None]:
         """The parts; None after `limits.FOLLOW_IDLE_S` without one. Ends once the stream is sealed and everything is
         given. Raises what ends the follower, Closed where the broker drains."""
-        call, loop = self._call, asyncio.get_running_loop()
+        front = self._call.front
         async for _ in self._wait():
             yield None
         assert self._following is not None, "it was waited for"
         info, follower, form = self._following
         if form.schema is not None:
             yield [arrow_head(form.schema)]
-        check_at = loop.time() + limits.RIGHTS_RECHECK_S
+        right = StreamRight(front.store, front.guard, self._call.principal, info.id, "read", verb="follow")
         async for batch in follower.batches():
-            if call.front.draining:
+            if front.draining:
                 raise Closed("broker")
-            if loop.time() > check_at:
-                check_at = loop.time() + limits.RIGHTS_RECHECK_S
-                await call.front.check_follows(call.principal, info.id)
+            await front.recheck(right)
             yield None if batch is None else batch.encoded(form.key, form.encode)
 
     def problem(self, error: Exception) -> dict[str, Any]:

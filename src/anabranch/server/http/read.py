@@ -25,7 +25,7 @@ from anabranch.server.events.parquet_encoder import ParquetEncoder
 from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.server.rights import RightToRead
+from anabranch.server.rights import StreamRight
 from anabranch.server.tail.paced import PacedPart, PacedParts
 
 TYPES: Final = {
@@ -164,12 +164,11 @@ async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> Asy
     """All events to the end, in parts; each waits until the connection has taken the one before."""
     front, guard, encode = call.front, call.front.guard, _encoder(form, reader.schema, asked)
     parts = PacedParts(asked.rate, front.tails.closing)
-    right = RightToRead(front.store, guard, call.principal, call.info.id)
+    right = StreamRight(front.store, guard, call.principal, call.info.id, "read", verb="read")
     try:
         while (batch := await front.run(reader.read)) is not None:
             async for part in parts.of(batch, reader.position):
-                if right.is_due():
-                    await front.run(right.check)
+                await front.recheck(right)
                 guard.authorize(call.principal, "read", str(call.info.name), verb="read")
                 if part is None:
                     continue

@@ -13,7 +13,7 @@ from anabranch.server.http.bytes.state import FILE_NAME, FILE_TYPE, Upload, load
 from anabranch.server.http.etags import names_tag
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.server.rights import RightToRead
+from anabranch.server.rights import StreamRight
 from anabranch.store.facade import Store
 
 
@@ -67,10 +67,9 @@ async def _content(call: HttpCall, upload: Upload, start: int, stop: int) -> Asy
     front, guard = call.front, call.front.guard
     with guard.hold(call.principal, "connections"):
         parts = _parts(front.store, upload, start, stop)
-        right = RightToRead(front.store, guard, call.principal, upload.info.id)
+        right = StreamRight(front.store, guard, call.principal, upload.info.id, "read", verb="read")
         while (part := await front.run(lambda: next(parts, None))) is not None:
-            if right.is_due():
-                await front.run(right.check)
+            await front.recheck(right)
             guard.authorize(call.principal, "read", str(upload.info.name), verb="download")
             guard.admit(call.principal, calls=0, bytes_=len(part))
             for begin in range(0, len(part), limits.FOLLOW_SEND_BYTES):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +12,6 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from anabranch import limits
 from anabranch.errors import AnabranchError
 from anabranch.server.http.durable_streams.config import StreamConfig
 from anabranch.server.http.durable_streams.cursor import response_cursor
@@ -21,6 +19,7 @@ from anabranch.server.http.durable_streams.messages import joined
 from anabranch.server.http.durable_streams.offsets import offset_text
 from anabranch.server.http.durable_streams.state import DurableStream
 from anabranch.server.http.front import HttpCall
+from anabranch.server.rights import StreamRight
 from anabranch.server.tail.follower import Follower
 
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
@@ -61,16 +60,14 @@ class _Events(StreamingResponse):
 
 async def _events(call: HttpCall, stream: DurableStream, start: int, follower: Follower) -> AsyncIterator[bytes]:
     offset = start
-    loop = asyncio.get_running_loop()
-    check_at = loop.time() + limits.RIGHTS_RECHECK_S
+    front = call.front
+    right = StreamRight(front.store, front.guard, call.principal, call.info.id, "read", verb="follow")
     if offset >= stream.tail and not stream.closed:
         yield _control(call, offset, up_to_date=True)
     try:
         async with aclosing(follower.batches()) as batches:  # type: ignore[type-var]
             async for batch in batches:
-                if loop.time() > check_at:
-                    check_at = loop.time() + limits.RIGHTS_RECHECK_S
-                    await call.front.check_follows(call.principal, call.info.id)
+                await front.recheck(right)
                 data = b""
                 if batch is not None:
                     ((_, offset),) = batch.after.offsets
