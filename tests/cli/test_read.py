@@ -200,6 +200,26 @@ def test_every_type_is_printed(line: Line) -> None:
     assert r"\xff" in line("read", "s/x", "--format", "table").out
 
 
+def test_times_beyond_what_python_holds_are_printed(line: Line) -> None:
+    nested = pa.struct([("at", pa.timestamp("us", "UTC"))])
+    columns = {
+        "t": pa.array([45_296_123_456_789], pa.time64("ns")),
+        "d": pa.array([1_000_000_001], pa.duration("ns")),
+        "r": pa.array([{"at": 300_000_000_000_000_000}], nested),
+    }
+    line("scope", "create", "s")
+    with ab.connect(line.store) as store:
+        store.streams.create("s/x", schema=pa.table(columns).schema)
+        with store.writer("s/x") as writer:
+            writer.write_batch(pa.table(columns))
+    assert line("read", "s/x").rows == [
+        {"t": "12:34:56.123456789", "d": "PT1.000000001S", "r": {"at": "11476-08-15T05:20:00.000000Z"}}
+    ]
+    for form in ("csv", "table"):
+        printed = line("read", "s/x", "--format", form).out
+        assert all(each in printed for each in ("12:34:56.123456789", "PT1.000000001S", "11476-08-15T05:20"))
+
+
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_bytes_are_read_back_as_they_were(line: Line, tmp_path: Path, form: str) -> None:
     values = [b"plain", b"\xff\x00", b"base64:/w==", b"", None]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.core.check_condition import CheckCondition, parse_condition
+from anabranch.core.python_values import python_values
 from anabranch.errors import InvalidSql, SchemaMismatch
 from anabranch.model.check import StreamCheck
 
@@ -101,7 +102,7 @@ def _holds(batch: pa.RecordBatch, check: StreamCheck) -> pa.BooleanArray:
 def _error(row: pa.RecordBatch, number: int, check: StreamCheck, condition: CheckCondition) -> SchemaMismatch:
     lower = {name.lower(): name for name in row.schema.names}
     names = [name if name in row.schema.names else lower[name.lower()] for name in condition.columns]
-    values = ", ".join(f"{name} = {row.column(name)[0].as_py()!r:.{_SHOWN_CHARS}}" for name in names)
+    values = ", ".join(f"{name} = {python_values(row.column(name))[0]!r:.{_SHOWN_CHARS}}" for name in names)
     hint = (
         ""
         if check.violations is None

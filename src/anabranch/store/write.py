@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.python_rows import to_table
+from anabranch.core.python_values import python_values
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import user_columns
 from anabranch.model.names import StreamName
@@ -99,7 +100,9 @@ class _Rejections:
             beyond = f"; skip_errors={self._most} skips no more" if self._most else ""
             raise InvalidArgument(f"row {number}: {reason}{beyond}") from invalid.error
         if self._callback is not None:
-            self._callback(RejectedRow(number, reason, batch.slice(invalid.row, 1).to_pylist()[0]))
+            row = batch.slice(invalid.row, 1)
+            values = {name: python_values(row.column(name))[0] for name in row.column_names}
+            self._callback(RejectedRow(number, reason, values))
 
 
 def _batches(data: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:

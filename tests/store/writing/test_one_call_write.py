@@ -89,6 +89,13 @@ def test_rows_that_are_refused_are_skipped_up_to_a_number(store: Store, atomic: 
     assert "column 'n' takes int64" in rejected[0].reason
 
 
+def test_a_rejected_row_may_hold_a_time_that_python_can_not(store: Store) -> None:
+    days = pa.array([10**7], pa.int32()).cast(pa.date32())
+    rejected: list[RejectedRow] = []
+    store.write("s/a", pa.table({"device": days, "n": ["x"]}), skip_errors=1, on_rejected=rejected.append)
+    assert [each.values for each in rejected] == [{"device": "29349-01-26", "n": "x"}]
+
+
 def test_a_failed_first_write_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     long_key = pa.table({"device": ["k" * 70_000], "n": [1]})
     with pytest.raises(InvalidArgument, match="row 0: a routing key"):

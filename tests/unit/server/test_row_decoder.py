@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -94,3 +94,33 @@ def test_bytes_inside_of_others_are_sent_back_as_they_were_read() -> None:
     assert decoded(body, **{name: each.type for name, each in nested.items()}) == table.to_pylist()[0]
     with pytest.raises(SchemaMismatch, match=r"column 'l' takes list.* is not base64 after 'base64:'"):
         decoded(b'{"l":["base64:?"]}', l=pa.list_(pa.binary()))
+
+
+def test_nanoseconds_are_sent_back_as_they_were_read() -> None:
+    times, durations = pa.time64("ns"), pa.duration("ns")
+    nested = pa.struct([("t", times), ("l", pa.list_(durations))])
+    kinds = {"t": times, "d": durations, "s": nested, "m": pa.map_(pa.string(), times)}
+    schema = pa.schema(list(kinds.items()))
+    for nanos in (45_296_123_456_789, 45_296_000_000_001, 45_296_500_000_000, 0):
+        row = {"t": nanos, "d": -nanos, "s": {"t": nanos, "l": [nanos, None]}, "m": [("a", nanos)]}
+        batch = pa.RecordBatch.from_pylist([row], schema)
+        (body,) = encode_rows(batch)
+        decoder = RowDecoder(StreamSchema(schema, None, None), TimeRules())
+        assert decoder.batch([decoder.parse(bytes(body))]) == batch, body
+    (body,) = encode_rows(pa.RecordBatch.from_pylist([{"t": 45_296_123_456_789, "d": 90_000_000_000_001}], schema))
+    assert b'"t":"12:34:56.123456789","d":"P1DT3600.000000001S"' in body
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("12:34:56.1234567", pa.time64("us")),
+        ("12:34:56.1234567891", pa.time64("ns")),
+        ("PT0.0000015S", pa.duration("us")),
+        ("PT0.0000000015S", pa.duration("ns")),
+    ],
+)
+def test_a_time_finer_than_its_column_is_refused(text: str, kind: pa.DataType) -> None:
+    with pytest.raises(SchemaMismatch, match=f"{text} is finer than"):
+        decoded(b'{"t":"%s"}' % text.encode(), t=kind)
+    assert decoded(b'{"t":"%s"}' % b"12:34:56.123456000000", t=pa.time64("us")) == {"t": time(12, 34, 56, 123456)}

@@ -8,6 +8,7 @@ import pyarrow.csv
 from anabranch.cli.render.sink import Sink, TextRenderer
 from anabranch.cli.render.values import dump, is_bytes, iso_array
 from anabranch.core.bytes_text import bytes_to_text
+from anabranch.core.python_values import python_values
 from anabranch.core.terminal import terminal_text
 
 __all__ = ["Csv"]
@@ -47,7 +48,7 @@ def _flat(column: pa.Array) -> pa.Array:
     if is_bytes(kind):
         return pa.array([None if value is None else bytes_to_text(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_nested(kind):
-        return pa.array([None if value is None else dump(value) for value in column.to_pylist()], pa.string())
+        return pa.array([None if value is None else dump(value) for value in python_values(column)], pa.string())
     if pa.types.is_duration(kind) or pa.types.is_interval(kind):
-        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        return pa.array([None if value is None else str(value) for value in python_values(column)], pa.string())
     return column

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from anabranch.cli.render.sink import Sink, TextRenderer
 from anabranch.cli.render.values import dump, is_bytes, iso
+from anabranch.core.python_values import python_values
 from anabranch.core.terminal import terminal_json
 
 __all__ = ["JsonLines", "json_rows"]
@@ -56,7 +57,7 @@ def _members(name: str, column: pa.Array) -> list[str]:
         return [f"{label}{value}" for value in column.to_numpy().tolist()]
     if _is_whole(kind):
         return [label + ("null" if value is None else str(int(value))) for value in column.to_pylist()]
-    return [label + dump(value) for value in column.to_pylist()]
+    return [label + dump(value) for value in python_values(column)]
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from anabranch.cli.output import strong
 from anabranch.cli.render.sink import Sink, TextRenderer
 from anabranch.cli.render.values import dump, iso, json_number
+from anabranch.core.python_values import python_values
 from anabranch.core.terminal import terminal_text
 
 __all__ = ["TableRenderer"]
@@ -76,5 +77,6 @@ def _plain(column: pa.Array) -> list[Any]:
     if pa.types.is_decimal(kind):
         return [None if value is None else str(value) for value in column.to_pylist()]
     return [
-        value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value for value in column.to_pylist()
+        value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+        for value in python_values(column)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
@@ -23,6 +24,8 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.times import TimeRules, to_micros
 
 _SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
+_MICRO: Final = timedelta(microseconds=1)
+_BEYOND_MICROS: Final = re.compile(r"(?<=[.,]\d{6})\d+")
 _ADDED: Final = frozenset((*RESERVED, "_pointer", "_cut"))  # what a read adds, so what was read can be sent as it is
 _RAW: Final = frozenset(("key", "time", "payload", "payload_base64"))
 
@@ -152,9 +155,9 @@ def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
     if types.is_date(kind):
         return lambda item: date.fromisoformat(item) if isinstance(item, str) else item
     if types.is_time(kind):
-        return lambda item: time.fromisoformat(item) if isinstance(item, str) else item
+        return lambda item: _to_time(item, kind) if isinstance(item, str) else item
     if types.is_duration(kind):
-        return lambda item: msgspec.convert(item, timedelta, strict=False) if isinstance(item, str) else item
+        return lambda item: _to_duration(item, kind) if isinstance(item, str) else item
     if types.is_binary(kind):
         return lambda item: bytes_from_text(item) if isinstance(item, str) else item
     if types.is_decimal(kind):
@@ -222,6 +225,37 @@ def _to_float(item: Any) -> Any:
             raise ValueError(f"{item} would become {found!r}")
         return found
     return item
+
+
+def _to_time(text: str, kind: pa.DataType) -> time | int:
+    """A time of day, as ns if it has digits beyond µs."""
+    cut, nanos = _beyond_micros(text, kind)
+    found = time.fromisoformat(cut)
+    if not nanos:
+        return found
+    if found.tzinfo is not None:
+        raise ValueError(f"expected a time of day without a zone, got {text:.100}")
+    seconds = (found.hour * 60 + found.minute) * 60 + found.second
+    return (seconds * 1_000_000 + found.microsecond) * 1_000 + nanos
+
+
+def _to_duration(text: str, kind: pa.DataType) -> timedelta | int:
+    """A duration, as ns if it has digits beyond µs."""
+    cut, nanos = _beyond_micros(text, kind)
+    found: timedelta = msgspec.convert(cut, timedelta, strict=False)
+    return found // _MICRO * 1_000 + (-nanos if text.startswith("-") else nanos) if nanos else found
+
+
+def _beyond_micros(text: str, kind: pa.DataType) -> tuple[str, int]:
+    """A time of day or a duration without its digits beyond µs, and those in ns. Raises ValueError if the column can't
+    hold them."""
+    found = _BEYOND_MICROS.search(text)
+    if found is None:
+        return text, 0
+    digits = found[0].rstrip("0")
+    if len(digits) > (3 if kind.unit == "ns" else 0):
+        raise ValueError(f"{text:.100} is finer than {kind}")
+    return text[: found.start()] + text[found.end() :], int(digits.ljust(3, "0"))
 
 
 def _micros(name: str, value: Any, rules: TimeRules) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.core.bytes_text import bytes_to_text
+from anabranch.core.python_values import python_values
 from anabranch.model.columns import RESERVED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
@@ -100,8 +101,8 @@ def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
         return [_plain(value) for value in column.to_pylist()]
     if pa.types.is_nested(kind):
-        return [_plain(value) for value in column.to_pylist()]
-    return list(column.to_pylist())
+        return [_plain(value) for value in python_values(column)]
+    return python_values(column)
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -57,6 +57,12 @@ def test_batches_and_transactions_are_refused_as_a_whole(store: Store) -> None:
     assert _numbers(store) == [1, 1]
 
 
+def test_a_date_that_python_can_not_hold_breaks_a_check(store: Store) -> None:
+    store.streams.create("s/days", schema={"day": pa.date32()}, checks={"early": "day < DATE '2100-01-01'"})
+    with store.writer("s/days") as writer, pytest.raises(SchemaMismatch, match="day = '29349-01-26'"):
+        writer.write_batch(pa.table({"day": pa.array([10**7], pa.int32()).cast(pa.date32())}))
+
+
 def test_what_a_producer_appends_is_refused_as_a_whole(store: Store) -> None:
     rows = pa.table({"device": ["a", "b"], "n": pa.array([1, 10], pa.int32())})
     with store.producer("s/x", "p") as producer:
