@@ -59,6 +59,11 @@ class RowChecker:
         self._types = {field.name: field.type for field in schema.columns}
         self._classes = {field.name: _classes(field.type) for field in schema.columns}
         self._sized = [field.name for field in schema.columns if not _fixed_width(field.type)]
+        self._ranges = {f.name: ends for f in schema.columns if (ends := _whole_range(f.type)) is not None}
+        self._texts = [field.name for field in schema.columns if pa.types.is_string(field.type)]
+        self._uncertain = [
+            f.name for f in schema.columns if pa.types.is_decimal(f.type) or pa.types.is_duration(f.type)
+        ]
 
     def bytes_of(self, row: Mapping[str, Any]) -> int:
         """The approximate size of the row's values of variable width; text counts one byte per character."""
@@ -86,6 +91,21 @@ class RowChecker:
                 f"unknown column '{unknown}'; the stream has {', '.join(classes)}", column=str(unknown)
             ) from None
         return self._normalized(own)
+
+    def check_values(self, row: Mapping[str, Any]) -> None:
+        """Check of a checked row what is else left to Arrow: that its integers, decimals and durations are in the range of
+        their columns, and that its texts are Unicode. Raises SchemaMismatch."""
+        for name, (low, high) in self._ranges.items():
+            value = row.get(name)
+            if value.__class__ is int and not low <= value <= high:
+                self._ask_arrow(name, value)
+        for name in self._texts:
+            value = row.get(name)
+            if value.__class__ is str and not value.isascii():
+                self._ask_arrow(name, value)
+        for name in self._uncertain:
+            if (value := row.get(name)) is not None:
+                self._ask_arrow(name, value)
 
     def _check_narrow(self, row: Mapping[str, Any]) -> None:
         """Check numbers of narrow columns: Arrow turns those that a narrow float can't hold into infinity."""
@@ -355,6 +375,17 @@ def _narrow_limits(kind: pa.DataType) -> dict[type, float]:
 
 def _fixed_width(kind: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+
+
+def _whole_range(kind: pa.DataType) -> tuple[int, int] | None:
+    """The least and the greatest integer that a column of numbers certainly takes; None for other columns."""
+    if pa.types.is_floating(kind):
+        return -exact.EXACT_INTEGERS[kind.bit_width], exact.EXACT_INTEGERS[kind.bit_width]
+    if not pa.types.is_integer(kind):
+        return None
+    if pa.types.is_unsigned_integer(kind):
+        return 0, (1 << kind.bit_width) - 1
+    return -(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1
 
 
 def _weight(value: Any) -> int:

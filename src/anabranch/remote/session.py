@@ -114,6 +114,11 @@ class RemoteSession:
         return self._closed or self._error is not None
 
     @property
+    def closed(self) -> bool:
+        """True once it is closed."""
+        return self._closed
+
+    @property
     def opening(self) -> int:
         """How many times it was opened."""
         return self._opened

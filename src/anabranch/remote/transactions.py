@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.python_rows import to_table
-from anabranch.errors import AnabranchError, AppendUncertain, InvalidArgument, TransactionAborted
+from anabranch.errors import AnabranchError, AppendUncertain, Closed, InvalidArgument, TransactionAborted
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
@@ -175,6 +175,11 @@ class RemoteTransaction(TransactionOutcome):
                 self.close()
 
     # used by the writers
+
+    def _require_open(self) -> None:
+        super()._require_open()
+        if self._session.closed:
+            raise Closed("transaction")
 
     def _before_write(self) -> None:
         self._require_writable()

@@ -33,14 +33,11 @@ class Transactions(Displayed):
         TransactionAborted for an `ident` that has ended, InvalidArgument for one that is committed.
         """
         self._parts.check_open()
-        parts, changed, note = (
-            (self._parts.catalog, self._parts.blobs, self._parts.runtime),
-            self._parts.tail.notify,
-            self._note,
-        )
+        parts = self._parts
+        ports, changed, check_open = (parts.catalog, parts.blobs, parts.runtime), parts.tail.notify, parts.check_open
         if ident is not None:
-            return Transaction.resume(*parts, ident, changed=changed, note=note)
-        return Transaction.begin(*parts, lease_s=lease_s, changed=changed, note=note)
+            return Transaction.resume(*ports, ident, changed=changed, check_open=check_open, note=self._note)
+        return Transaction.begin(*ports, lease_s=lease_s, changed=changed, check_open=check_open, note=self._note)
 
     def commit_together(
         self,

@@ -80,14 +80,17 @@ class Transaction(TransactionOutcome):
         row: TransactionRow,
         *,
         changed: Callable[[], None],
+        check_open: Callable[[], None],
         note: NoteTime | None = None,
     ) -> None:
+        """`changed` is called after the commit; `check_open` raises Closed once the store is closed."""
         super().__init__(row.info.id)
         self._catalog = catalog
         self._blobs = blobs
         self._runtime = runtime
         self._row = row
         self._changed = changed
+        self._check_open = check_open
         self._note = note
         self._lock = runtime.tasks.lock()
         self._holder = token(runtime.ids)
@@ -105,6 +108,7 @@ class Transaction(TransactionOutcome):
         *,
         lease_s: float,
         changed: Callable[[], None],
+        check_open: Callable[[], None],
         note: NoteTime | None = None,
     ) -> Transaction:
         """Begin a transaction. Raises InvalidArgument for an invalid lease."""
@@ -124,7 +128,7 @@ class Transaction(TransactionOutcome):
             info = TransactionInfo(ident, TransactionState.OPEN, now, until, None, {})
             row = TransactionRow(info, Lease(token(runtime.ids), KIND, ident, now, until), lease_us, 0)
             put_row(txn, row)
-        return cls(catalog, blobs, runtime, row, changed=changed, note=note)
+        return cls(catalog, blobs, runtime, row, changed=changed, check_open=check_open, note=note)
 
     @classmethod
     def resume(
@@ -135,13 +139,14 @@ class Transaction(TransactionOutcome):
         ident: str,
         *,
         changed: Callable[[], None],
+        check_open: Callable[[], None],
         note: NoteTime | None = None,
     ) -> Transaction:
         """An open transaction that was begun elsewhere. Raises TransactionNotFound, TransactionAborted, InvalidArgument
         for a committed one."""
         with catalog.reading() as txn:
             row = need_open(txn, ident)
-        return cls(catalog, blobs, runtime, row, changed=changed, note=note)
+        return cls(catalog, blobs, runtime, row, changed=changed, check_open=check_open, note=note)
 
     def act_for(self, consumer: str) -> None:
         """Act for a consumer in another process, who has this unique id: what it has committed through another object
@@ -342,6 +347,10 @@ class Transaction(TransactionOutcome):
         schema, version = view.info.schema, view.info.schema_version
         earliest = since_lease(self._row.lease)
         return Stager(self._blobs, self._runtime, schema, version, ranges, earliest=earliest)
+
+    def _require_open(self) -> None:
+        super()._require_open()
+        self._check_open()
 
     def _before_write(self) -> None:
         self._require_writable()

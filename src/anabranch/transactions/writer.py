@@ -94,8 +94,8 @@ class TransactionWriter:
         """Accept one event, as `Writer.write` does. Raises SchemaMismatch, InvalidKey, TooLarge, TransactionAborted,
         Closed, StoreUnavailable: then this event is not accepted, and those before it still are.
 
-        What only Arrow can tell, such as an integer out of its column's range, is refused when the event is staged: by a
-        later write, a flush or the commit. The transaction can then only be aborted."""
+        An event that breaks a check of the stream is refused when it is staged: by a later write, a flush or the commit.
+        The transaction can then only be aborted."""
         row = self._raw_row(event, key, time) if self._checker is None else self._typed_row(event, key, time)
         size = len(row["payload"]) if self._checker is None else self._checker.bytes_of(row)
         if size > self._runtime.settings.large_event_bytes_max:
@@ -201,6 +201,7 @@ class TransactionWriter:
             with self._lock:
                 self._refresh_schema()
             row = self._checker.checked(event)
+        self._checker.check_values(row)
         key_value = None if (key_column := self._stager.schema.key) is None else row.get(key_column)
         if isinstance(key_value, str):
             check_key(key_value)

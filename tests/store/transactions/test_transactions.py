@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from anabranch.errors import (
     Closed,
     Conflict,
     InvalidArgument,
+    SchemaMismatch,
     StreamNotFound,
     StreamSealed,
     TransactionAborted,
@@ -261,6 +264,58 @@ def test_a_transaction_can_be_written_to_after_a_refused_commit(store: Store) ->
         txn.commit()
     writer.write("taken")
     txn.abort()
+
+
+def test_a_value_out_of_its_columns_range_is_refused_alone(store: Store) -> None:
+    kinds = {
+        "small": pa.int8(),
+        "positive": pa.uint64(),
+        "whole": pa.int64(),
+        "price": pa.decimal128(5, 2),
+        "real": pa.float64(),
+        "text": pa.string(),
+        "span": pa.duration("ns"),
+    }
+    beyond = {
+        "small": 128,
+        "positive": -1,
+        "whole": 1 << 63,
+        "price": Decimal("1234.5"),
+        "real": (1 << 53) + 1,
+        "text": "\ud800",
+        "span": timedelta(days=110_000),
+    }
+    within = {
+        "small": -128,
+        "positive": (1 << 64) - 1,
+        "whole": -(1 << 63),
+        "price": Decimal("-999.99"),
+        "real": 1 << 53,
+        "text": "ä",
+        "span": timedelta(microseconds=1),
+    }
+    store.streams.create("s/kinds", schema=pa.schema(list(kinds.items())))
+    with store.transaction() as txn:
+        writer = txn.writer("s/kinds")
+        writer.write(within)
+        for name, value in beyond.items():
+            with pytest.raises(SchemaMismatch, match=f"column '{name}' takes"):
+                writer.write({name: value})
+        writer.write({})
+    with store.reader("s/kinds") as reader:
+        assert {event.body["small"] for event in reader} == {-128, None}
+
+
+def test_nothing_is_accepted_once_the_store_is_closed(place: tuple[str, str]) -> None:
+    with connect(place) as store:
+        if not store.streams.exists("s/a"):
+            make(store)
+        txn = store.transaction()
+        writer = txn.writer("s/a")
+        writer.write("lost")
+    for refused in (lambda: writer.write("late"), lambda: txn.writer("s/a"), txn.ping, txn.flush, txn.commit):
+        with pytest.raises(Closed):
+            refused()
 
 
 def test_a_long_transaction_leaves_no_more_spans_or_segments(store: Store) -> None:
