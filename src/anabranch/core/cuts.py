@@ -120,7 +120,9 @@ def resolve(view: StreamView, cut: StreamCut | Edge) -> StreamCut:
 
 
 def check_stream(view: StreamView, cut: StreamCut) -> None:
-    """Raise InvalidCut if the cut belongs to another stream."""
+    """Raise InvalidCut if the cut belongs to another stream, or is none."""
+    if not isinstance(cut, StreamCut):
+        raise InvalidCut(f"expected a StreamCut, got {type(cut).__name__}")
     if cut.stream != view.info.id:
         raise InvalidCut(f"the cut belongs to stream {cut.stream:016x}, not to '{view.info.name}'")
 

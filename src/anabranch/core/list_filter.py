@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from anabranch.errors import InvalidArgument
@@ -36,6 +36,8 @@ class ListFilter:
 def _wanted_tags(tag: Tags | None) -> list[tuple[str, str | None]]:
     if isinstance(tag, Mapping):
         return list(tag.items())
+    if tag is not None and not isinstance(tag, Collection):
+        raise InvalidArgument(f"expected tag= as 'name', 'name=value' or several of them, got {tag!r:.100}")
     wanted: list[tuple[str, str | None]] = []
     for text in [tag] if isinstance(tag, str) else tag or ():
         name, equals, value = text.partition("=") if isinstance(text, str) else ("", "", "")

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import check_count
 from anabranch.model.ids import SegmentId
 from anabranch.model.keyspace import FULL_KEY_RANGE, KeyRange
 from anabranch.model.stream import Segment, StreamView
@@ -24,8 +25,7 @@ class ScalePlan:
 
 def plan_split(view: StreamView, segment: SegmentId, into: int) -> ScalePlan:
     """Split one current segment into equal ranges. Raises InvalidArgument."""
-    if into < 2:
-        raise InvalidArgument(f"expected to split a segment into at least 2, got {into}")
+    into = check_count("into=, the parts of a segment,", into, least=2, most=limits.SEGMENTS_MAX)
     (chosen,) = _current(view, [segment])
     return plan_replacement(view, [segment], chosen.range.split(into))
 
@@ -42,8 +42,7 @@ def plan_merge(view: StreamView, segments: Sequence[SegmentId]) -> ScalePlan:
 
 def plan_segments(view: StreamView, count: int) -> ScalePlan | None:
     """Change the stream to `count` segments of equal range; None if it already has them. Raises InvalidArgument."""
-    if not 1 <= count <= limits.SEGMENTS_MAX:
-        raise InvalidArgument(f"expected 1 to {limits.SEGMENTS_MAX:,} segments, got {count}")
+    count = check_count("the number of segments", count, least=1, most=limits.SEGMENTS_MAX)
     wanted = set(FULL_KEY_RANGE.split(count))
     unchanged = {segment.range for segment in view.current} & wanted
     sealed = [segment.id for segment in view.current if segment.range not in unchanged]

@@ -23,6 +23,7 @@ from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import Place, parse_place, to_cut
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
+from anabranch.streams.arguments import stream_list
 
 # Where a group stops reading: a place for every stream, or for some of them by name; the others have no end.
 End: TypeAlias = Place | Mapping[str, Place | None] | None
@@ -163,12 +164,13 @@ class GroupCheckpoints:
     def _views_after_reset(self, state: GroupState, streams: Sequence[str] | str | None) -> list[StreamView]:
         """The streams of these names; None means the streams of the group, where a deleted one is replaced by the new
         one of its name."""
-        if streams is None:
+        named = stream_list(streams)
+        if named is None:
             with self._catalog.reading() as reading:
                 ids = [stream if reading.stream(stream) is not None else None for stream in state.streams]
             found = [each or self._find_again(state, stream) for each, stream in zip(ids, state.streams, strict=True)]
         else:
-            found = [self._find(each) for each in ([streams] if isinstance(streams, str) else streams)]
+            found = [self._find(str(each)) for each in named]
             if not found or len(set(found)) != len(found):
                 raise InvalidArgument(f"expected streams= to name each stream once, and at least one, got {streams}")
         with self._catalog.reading() as reading:

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 from operator import index
-from typing import Final
+from typing import Any, Final
 
 from anabranch.errors import InvalidArgument
 
@@ -83,13 +83,34 @@ def size_text(count: float) -> str:
 
 def check_number(name: str, value: int) -> int:
     """The argument `name` as an integer that a catalog can hold. Raises InvalidArgument."""
-    try:
-        number = -1 if isinstance(value, bool) else index(value)
-    except TypeError:
-        number = -1
-    if not 0 <= number < 1 << 63:
+    number = _integer(value)
+    if number is None or not 0 <= number < 1 << 63:
         raise InvalidArgument(f"expected `{name}` as an integer from 0 to 2**63 - 1, got {value!r:.100}")
     return number
+
+
+def check_count(what: str, value: int, *, least: int, most: int) -> int:
+    """`what`, such as "the segments of a stream", as an integer in this range. Raises InvalidArgument."""
+    number = _integer(value)
+    if number is None or not least <= number <= most:
+        raise InvalidArgument(f"expected {what} as an integer from {least:,} to {most:,}, got {value!r:.100}")
+    return number
+
+
+def check_integer(name: str, value: int) -> int:
+    """The argument `name` as an integer. Raises InvalidArgument."""
+    number = _integer(value)
+    if number is None:
+        raise InvalidArgument(f"expected {name}= as an integer, got {value!r:.100}")
+    return number
+
+
+def _integer(value: Any) -> int | None:
+    """The value if it is an integer, of Python or NumPy, and no bool."""
+    try:
+        return None if isinstance(value, bool) else index(value)
+    except TypeError:
+        return None
 
 
 def _positive(amount: int, text: object) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -138,9 +138,10 @@ def select_columns(columns: Sequence[str] | None, known: pa.Schema) -> list[str]
     names: list[str] = known.names
     if columns is None:
         return names
-    selected = list(columns)
-    if isinstance(columns, str) or len(set(selected)) != len(selected):
+    listed = isinstance(columns, Collection) and not isinstance(columns, str)
+    if not listed or not all(isinstance(name, str) for name in columns) or len(set(columns)) != len(columns):
         raise InvalidArgument("expected columns to be a list of distinct names")
+    selected = list(columns)
     for name in selected:
         if name not in names:
             raise SchemaMismatch(f"unknown column '{name}'; the stream has {', '.join(names)}", column=name)

@@ -23,6 +23,13 @@ def check_scope(scope: str) -> str:
     return scope
 
 
+def scope_key(scope: str) -> str:
+    """The name by which to find a scope, whether it is usable or not. Raises InvalidName for anything but text."""
+    if not isinstance(scope, str):
+        raise InvalidName(f"expected a scope name as text, got {type(scope).__name__}")
+    return scope
+
+
 def check_plain_name(name: str, kind: str, *, prefix: str = "", hint: str = "") -> str:
     """Return `name` if it is usable for something of this `kind`, such as a query: with `prefix` before it, it follows the rule
     of a stream's name. `hint` ends the message. Raises InvalidArgument."""

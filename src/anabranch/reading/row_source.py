@@ -12,6 +12,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.log.read import SegmentRows
+from anabranch.model.amounts import check_integer
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
@@ -36,8 +37,10 @@ class ReaderOptions:
     def __post_init__(self) -> None:
         if self.follow and self.end is not None:
             raise InvalidArgument("a reader that follows the stream can't have an end: omit one of them")
-        if self.batch_rows < 1:
+        if check_integer("batch_rows", self.batch_rows) < 1:
             raise InvalidArgument(f"expected at least one row per batch, got {self.batch_rows}")
+        if self.between is not None and not (isinstance(self.between, tuple | list) and len(self.between) == 2):
+            raise InvalidArgument(f"expected between= as two times (start, end), got {self.between!r:.100}")
 
     @property
     def rows_max(self) -> int:

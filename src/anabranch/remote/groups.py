@@ -27,6 +27,7 @@ from anabranch.remote.group_reader import RemoteGroupReader
 from anabranch.remote.owner import Owner
 from anabranch.remote.subscription import RemoteSubscription, listen
 from anabranch.remote.verbs import Caller, RemoteNoun
+from anabranch.streams.arguments import stream_list
 from anabranch.wire.verbs import VERBS
 
 T = TypeVar("T")
@@ -50,7 +51,8 @@ class RemoteGroups(RemoteNoun):
         checkpoint_s: float | None = None,
     ) -> RemoteReaderGroup:
         """See `Groups.open`."""
-        wanted = streams if streams is None or isinstance(streams, str) else [str(each) for each in streams]
+        listed = stream_list(streams)
+        wanted = None if listed is None else [str(each) for each in listed]
         full = StreamName.parse(name)
         ident = self._caller.call(
             VERBS["group.open"],

@@ -21,7 +21,7 @@ from anabranch.model.append import Part
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.group_name import group_name, group_stream, is_group_stream
 from anabranch.model.ids import StreamId
-from anabranch.model.names import StreamName
+from anabranch.model.names import StreamName, scope_key
 from anabranch.model.seconds import check_seconds
 from anabranch.model.time_kind import TimeKind
 from anabranch.notifications.group_events import Listen
@@ -31,6 +31,7 @@ from anabranch.shared_state.revisioned_stream import RevisionedStream
 from anabranch.shared_state.synchronizer import StateSynchronizer
 from anabranch.store.parts import StoreContext
 from anabranch.store.shared_state import SharedState
+from anabranch.streams.arguments import stream_list
 from anabranch.streams.manager import Streams
 from anabranch.streams.publish import NumberedUnit, Publication, end_series, last_published, publish
 from anabranch.writing.staging import Stager
@@ -95,7 +96,7 @@ class Groups(Displayed):
         self._parts.check_open()
         full = StreamName.parse(name)
         inner = group_stream(full)
-        wanted = [streams] if isinstance(streams, str) else streams
+        wanted = stream_list(streams)
         ids = None if wanted is None else tuple(self._streams.get(each).id for each in wanted)
         initial: Callable[[], GroupState] | None = None
         if ids is not None:
@@ -116,7 +117,7 @@ class Groups(Displayed):
         self._parts.check_open()
         selected = ListFilter(pattern=pattern)
         with self._parts.catalog.reading() as reading:
-            if scope is not None and reading.scope(scope) is None:
+            if scope is not None and reading.scope(scope_key(scope)) is None:
                 raise ScopeNotFound(scope)
             names = [info.name for info in reading.streams(scope)]
         groups = [group_name(each) for each in names if is_group_stream(each)]

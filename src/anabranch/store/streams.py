@@ -28,7 +28,7 @@ from anabranch.transfer.jobs.follow_until import Until
 from anabranch.transfer.jobs.job import Job
 from anabranch.transfer.jobs.job_store import ProvidesJobStore
 from anabranch.transfer.jobs.manager import Jobs
-from anabranch.transfer.jobs.sources import InStore
+from anabranch.transfer.jobs.sources import InStore, check_several
 from anabranch.writing.writer import Writer
 
 
@@ -205,8 +205,7 @@ class StoreStreams(ReplacingStreams):
         see `Jobs.stitch`. Sources may be in several stores: one that is not in this store is given as `InStore`.
         Without `keep_sources` they are deleted once the new stream exists. In another store that is a separate
         transaction, which raises Conflict if they were written to meanwhile."""
-        if isinstance(sources, str | StreamName | StreamRange):
-            raise InvalidArgument(f"expected a list of streams or ranges to stitch, got '{sources}' alone")
+        check_several(sources)
         if prefer and not deduplicate:
             raise InvalidArgument(
                 "prefer= chooses which of several repeated events to keep: pass the columns to compare as deduplicate="

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from anabranch import limits
 from anabranch.core.display import Displayed
+from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.transaction import TransactionInfo
@@ -61,6 +62,8 @@ class Transactions(Displayed):
         """
         self._parts.check_open()
         parts = self._parts
+        if isinstance(idents, str) or not isinstance(idents, Collection):
+            raise InvalidArgument(f"expected the ids of the transactions as a list, got {idents!r:.100}")
         with parts.catalog.reading() as txn:
             target = need_info(txn, stream_key(stream)).id
         unit = request if number is None else NumberedUnit(request, number)

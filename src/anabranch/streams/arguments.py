@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.errors import InvalidArgument, InvalidName
@@ -31,6 +31,15 @@ def stream_key(stream: StreamKey) -> StreamName | StreamId:
             raise InvalidName(f"expected a stream id of 63 bits, got {stream}")
         return stream
     return StreamName.parse(stream)
+
+
+def stream_list(streams: Sequence[str | StreamName] | str | StreamName | None) -> list[str | StreamName] | None:
+    """Several streams, or one, as a list; None stays None. Raises InvalidArgument for anything else."""
+    if isinstance(streams, str | StreamName):
+        return [streams]
+    if streams is None or isinstance(streams, Collection):
+        return None if streams is None else list(streams)
+    raise InvalidArgument(f"expected streams= as a list of streams, got {streams!r:.100}")
 
 
 def request_label(stream: StreamName | StreamId) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +224,10 @@ class Streams(Displayed):
         """
         if sum([segments is not None, split is not None, bool(merge), replace is not None]) != 1:
             raise InvalidArgument("expected exactly one of segments=, split=, merge=, replace=")
+        if not isinstance(merge, Collection) or isinstance(merge, str):
+            raise InvalidArgument(f"expected merge= as a list of segments, got {merge!r:.100}")
+        if replace is not None and not _are_ranges(replace):
+            raise InvalidArgument(f"expected replace= as segments, each with a list of KeyRange, got {replace!r:.100}")
         full = stream_key(name)
 
         def plan(view: StreamView) -> ScalePlan | None:
@@ -452,3 +456,10 @@ class Streams(Displayed):
             return info_to_json(rename_stream(txn, info.name, StreamName(scope, info.name.name), now))
 
         return info_from_json(self._changes.apply(f"move {request_label(full)} {scope}", request, change))
+
+
+def _are_ranges(replaced: Any) -> bool:
+    return isinstance(replaced, Mapping) and all(
+        isinstance(parts, Collection) and all(isinstance(each, KeyRange) for each in parts)
+        for parts in replaced.values()
+    )

@@ -10,7 +10,7 @@ from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.former_scope import FORMER_SCOPE
 from anabranch.errors import InvalidArgument, ScopeExists, ScopeNotEmpty, ScopeNotFound, ScopeRenamed
 from anabranch.model.ids import Micros
-from anabranch.model.names import StreamName, check_scope
+from anabranch.model.names import StreamName, check_scope, scope_key
 from anabranch.model.stream import Scope, StreamInfo
 
 
@@ -41,8 +41,8 @@ def drop_scope(txn: Writing, name: str, now: Micros) -> None:
 
 
 def need_scope(txn: Reading, name: str, *, suggest: bool = False) -> Scope:
-    """The scope. Raises ScopeNotFound, ScopeRenamed for a former name. `suggest`: see `need_info`."""
-    scope = txn.scope(name)
+    """The scope. Raises ScopeNotFound, ScopeRenamed for a former name, InvalidName. `suggest`: see `need_info`."""
+    scope = txn.scope(scope_key(name))
     if scope is None:
         found = txn.state(FORMER_SCOPE, name)
         if found is not None:

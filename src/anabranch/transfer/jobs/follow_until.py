@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import check_number
+from anabranch.model.seconds import check_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,13 @@ class Until:
     events: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("idle_s", "for_s", "events"):
-            if (value := getattr(self, name)) is not None and value < 0:
-                raise InvalidArgument(f"expected {name}= of at least 0, got {value}")
+        if self.events is not None:
+            check_number("events", self.events)
+        for name in ("idle_s", "for_s"):
+            if (value := getattr(self, name)) is not None:
+                check_seconds(name, value)
+                if value < 0:
+                    raise InvalidArgument(f"expected {name}= of at least 0, got {value}")
 
     def reached(self, *, idle_s: float, ran_s: float, events: int) -> bool:
         """True if a condition is met."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -34,7 +34,7 @@ from anabranch.transfer.jobs.record import JobRow, all_jobs, drop_job, drop_old_
 from anabranch.transfer.jobs.remote_tasks import Carrier
 from anabranch.transfer.jobs.replace_range import NOTHING, make_replacement, replacement_options
 from anabranch.transfer.jobs.run import JobRun
-from anabranch.transfer.jobs.sources import InStore, Source, given, placed, places_of
+from anabranch.transfer.jobs.sources import InStore, Source, check_several, given, placed, places_of
 
 Name = str | StreamName
 Time = datetime | int | str
@@ -80,7 +80,7 @@ class Jobs(ArchiveJobs, Displayed):
         options: dict[str, Any] = {}
         if follow is not False:
             require_open_end(StreamRange.of(stream))
-            options["follow"] = (Until() if follow is True else follow).to_json()
+            options["follow"] = _until(follow).to_json()
         within = source.job_store.catalog is self._job_store.catalog
         if within:
             options["independent" if independent else "shared"] = True
@@ -134,10 +134,10 @@ class Jobs(ArchiveJobs, Displayed):
         was created, none is deleted, and the job fails with Conflict. Raises as `copy`, SchemaMismatch,
         InvalidArgument.
         """
+        check_several(streams)
         if not streams:
             raise InvalidArgument("expected at least one stream to stitch")
-        if len(set(prefer)) < len(prefer) or not set(prefer) <= set(range(len(streams))):
-            raise InvalidArgument(f"expected prefer= as numbers of streams from 0 to {len(streams) - 1}, each once")
+        _check_preferred(prefer, len(streams))
         options = _left_out(deduplicate, carrier)
         if prefer:
             options["prefer"] = list(prefer)
@@ -353,10 +353,15 @@ class Jobs(ArchiveJobs, Displayed):
         here = self._running.get(ident)
         if here is not None and here.alive:
             return here
-        _, window, carrier, progress = run_options
         job = Job(self._job_store, ident)
         run = JobRun(
-            sites, self._job_store, ident, window=window, carrier=carrier, progress=progress, changed=self._changed
+            sites,
+            self._job_store,
+            ident,
+            window=run_options.window,
+            carrier=run_options.carrier,
+            progress=run_options.progress,
+            changed=self._changed,
         )
         self._running[ident] = job
         try:
@@ -384,11 +389,31 @@ class Jobs(ArchiveJobs, Displayed):
             raise Closed("store")
 
 
+def _until(follow: Until | bool) -> Until:
+    if not isinstance(follow, Until | bool):
+        raise InvalidArgument(f"expected follow= as True, False or an Until, got {follow!r:.100}")
+    return follow if isinstance(follow, Until) else Until()
+
+
+def _check_preferred(prefer: Sequence[int], streams: int) -> None:
+    numbers = range(streams)
+    if (
+        not isinstance(prefer, Collection)
+        or not all(type(each) is int and each in numbers for each in prefer)
+        or len(set(prefer)) < len(prefer)
+    ):
+        raise InvalidArgument(
+            f"expected prefer= as a list of numbers of streams from 0 to {streams - 1}, each once, got {prefer!r:.100}"
+        )
+
+
 def _left_out(columns: Sequence[str], carrier: Carrier | None) -> dict[str, Any]:
     """The deduplication columns, as a job's options. Raises InvalidArgument for a carrier that can't find repeats, and
     for a string, whose letters would each count as a column."""
     if isinstance(columns, str):
         raise InvalidArgument(f"deduplicate= takes a list of columns: ['{columns}']")
+    if not isinstance(columns, Collection):
+        raise InvalidArgument(f"deduplicate= takes a list of columns, got {columns!r:.100}")
     if columns and carrier is not None and not isinstance(carrier, DeduplicatingCarrier):
         raise InvalidArgument(
             "this carrier copies bytes and can't find repeats; give deduplicate= or carrier=, not both"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,12 @@ class InStore:
 
     store: ProvidesJobStore
     source: Source
+
+
+def check_several(sources: Sequence[Source | InStore]) -> None:
+    """Raises InvalidArgument for a source alone, or anything else that is no list."""
+    if isinstance(sources, str | StreamName | StreamRange) or not isinstance(sources, Collection):
+        raise InvalidArgument(f"expected a list of streams or ranges to stitch, got '{sources!s:.200}' alone")
 
 
 class PlacedSource(NamedTuple):

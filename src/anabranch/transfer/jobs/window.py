@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
+from anabranch.model.amounts import check_integer
 from anabranch.runtime.tasks import Task, Tasks
 
 # A work item. It may return further items, which are run before those that wait.
@@ -35,8 +36,9 @@ class WorkWindow:
 
     @width.setter
     def width(self, width: int) -> None:
+        width = max(1, check_integer("window", width))
         with self._changed:
-            self._width = max(1, width)
+            self._width = width
             self._changed.notify_all()
 
     def run(self, works: Iterable[Work], *, interrupted: Callable[[], None] = lambda: None) -> None:
