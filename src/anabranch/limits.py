@@ -148,6 +148,7 @@ AUDIT_KEYS_MAX: Final = 100_000  # writers' keys whose last number an audit keep
 TIME_IDLE_US: Final = 60 * 1_000_000  # a writer that noted no time for this long no longer holds the watermark back
 IDLE_WRITERS_KEPT: Final = 16  # such writers reported with a watermark
 IDLE_WRITERS_KEPT_US: Final = 24 * 3600 * 1_000_000  # and for this long
+WATERMARK_STREAMS_MAX: Final = 1_000  # streams whose noted times a store keeps in memory; others are read again
 TIMES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000  # how far back the time window of a position is known
 TIMES_KEPT_BYTES: Final = MIB  # at least this much of it, whatever its age
 NOTIFICATION_PAGE: Final = 100  # changes that become notifications in one transaction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import suppress
 from typing import Final
 
@@ -37,7 +38,7 @@ class StoreWatermarks(Displayed):
         self._companions = companions
         self._shared_state = shared
         self._lock = parts.runtime.tasks.lock()
-        self._known: dict[StreamId, Watermarks] = {}
+        self._known: OrderedDict[StreamId, Watermarks] = OrderedDict()  # the last that was asked for is last
 
     def get(self, stream: str | StreamName) -> Watermark | None:
         """The time up to which the stream is complete, and the cut after which no older event follows; None if no
@@ -108,9 +109,9 @@ class StoreWatermarks(Displayed):
     def _marks(self, stream: StreamId) -> Watermarks | None:
         """The watermarks of a stream; None if no writer ever noted a time."""
         with self._lock:
-            known = self._known.get(stream)
-        if known is not None:
-            return known
+            if (known := self._known.get(stream)) is not None:
+                self._known.move_to_end(stream)
+                return known
         try:
             entries = self._shared_state.revisioned(companion_name(_TIMES, stream), create=False)
         except (ScopeNotFound, StreamNotFound):
@@ -131,4 +132,7 @@ class StoreWatermarks(Displayed):
         shared = StateSynchronizer(entries, self._parts.runtime, codec, TimeState(), entries_kept=None)
         made = Watermarks(shared, self._parts.catalog, self._parts.runtime, stream, codec.decode)
         with self._lock:
-            return self._known.setdefault(stream, made)
+            found = self._known.setdefault(stream, made)
+            while len(self._known) > limits.WATERMARK_STREAMS_MAX:
+                self._known.popitem(last=False)
+            return found

@@ -10,6 +10,7 @@ globals().update(
     suite(
         "tests.store.conftest",
         "tests.store.watermarks.test_watermarks",
+        without={"test_few_streams_times_are_kept_in_memory": "looks inside the embedded store"},
         slow=(
             "test_a_moved_stream_keeps_its_watermark_after_reopening",
             "test_a_reader_has_a_time_window_at_each_position",

@@ -397,3 +397,14 @@ def test_a_transaction_that_is_aborted_notes_nothing(store: Store) -> None:
     with pytest.raises(TransactionAborted):
         txn.commit(note_time=10)
     assert time_of(store) is None
+
+
+def test_few_streams_times_are_kept_in_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WATERMARK_STREAMS_MAX", 2)
+    for number in range(5):
+        store.streams.create(f"s/{number}")
+        with store.writer(f"s/{number}") as writer:
+            writer.note_time(number)
+            assert time_of(store, f"s/{number}") == number
+    assert len(store.watermarks._known) == 2
+    assert [time_of(store, f"s/{number}") for number in range(5)] == [0, 1, 2, 3, 4]
