@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from anabranch.core.redact import shown_address
+from anabranch.core.url_options import url_options
 from anabranch.errors import InvalidArgument
 
 _KINDS: Final = {
@@ -79,7 +80,7 @@ def parse(text: str) -> ObjectStoreAddress:
         raise InvalidArgument(f"the {parts.scheme}:// URL has a '#', which no bucket, prefix or option here may hold")
     if not bucket:
         raise InvalidArgument(f"'{parts.scheme}://' needs a bucket: {parts.scheme}://bucket/prefix")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = dict(url_options(parts.query))
     for name in options:
         if name not in _OPTIONS[kind]:
             known = ", ".join(_OPTIONS[kind])

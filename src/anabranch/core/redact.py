@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -93,7 +94,7 @@ def _shown_option(option: str) -> str:
         return HIDDEN
     if name not in _PUBLIC:
         return f"{name if re.fullmatch('[a-z_]{1,32}', name) else HIDDEN}={HIDDEN}"
-    return f"{name}={shown_address(unquote_plus(value)) if name in _ADDRESSES else value}"
+    return f"{name}={shown_address(unquote(value)) if name in _ADDRESSES else value}"
 
 
 def redacted(text: str) -> str:
@@ -112,7 +113,8 @@ def secrets_in(url: str) -> tuple[str, ...]:
     for option in _PARTED.split(rest)[1:]:
         name, _, value = option.partition("=")
         if name not in _PUBLIC:
-            values += [value, *unquote_plus(value).replace("=", " ").split()]
+            parted = (decode(value).replace("=", " ").split() for decode in (unquote, unquote_plus))
+            values += [value, *chain.from_iterable(parted)]
     spelled = {each for value in values for each in (value, unquote(value), unquote_plus(value), quote(value, safe=""))}
     return tuple(sorted((each for each in spelled if each), key=len, reverse=True))
 

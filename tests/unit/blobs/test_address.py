@@ -25,3 +25,8 @@ def test_the_case_of_a_scheme_does_not_matter(scheme: str) -> None:
 @pytest.mark.parametrize("text", ["/data/s3", "s3:/bucket", "data", "C:\\data", "http://host", "s3"])
 def test_what_is_no_url_of_an_object_store_is_a_path(text: str) -> None:
     assert not is_remote(text)
+
+
+def test_a_plus_in_an_option_is_a_plus() -> None:
+    address = parse("s3://bucket?ca=/etc/c%2B%2B/a+b%20c.pem&region=eu+1")
+    assert (address.ca, address.region) == ("/etc/c++/a+b c.pem", "eu+1")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from anabranch.core.redact import HIDDEN, secrets_in, shown_address
+from anabranch.core.url_options import url_options
 from anabranch.errors import InvalidArgument
 
 SCHEMES = ("postgresql", "postgres")
@@ -47,7 +48,7 @@ class DatabaseAddress:
                 f"expected postgresql://user:password@host:port/database?option=value, got {shown_address(url)}; "
                 "within a user, password or database write %40 for @, %2F for /, %3A for :, %25 for %"
             )
-        options = parse_qsl(parts["query"] or "", keep_blank_values=True)
+        options = url_options(parts["query"] or "")
         schema = next((value for name, value in options if name == "schema"), SCHEMA)
         if not _SCHEMA.match(schema) or schema.startswith("pg_"):
             raise InvalidArgument("expected ?schema= of a-z, 0-9 and _, at most 48 characters, not starting with pg_")
