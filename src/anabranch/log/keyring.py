@@ -126,7 +126,7 @@ def _make(service: KeyService, runtime: Runtime, now: Micros) -> tuple[DataKey, 
 def _unwrap(service: KeyService, row: DataKeyRow) -> DataKey:
     secret = service.unwrap(row.master, row.wrapped)
     # A service may return a result for any input; this detects a wrong one.
-    if not hmac.compare_digest(_check(secret), row.check):
+    if not hmac.compare_digest(_check(secret).encode(), row.check.encode("utf-8", "surrogatepass")):
         raise WrongKey(row.master)
     return DataKey(row.id, secret, row.master, row.wrapped)
 

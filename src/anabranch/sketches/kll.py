@@ -38,7 +38,7 @@ _CLASSES: Final[Mapping[ItemType, Any]] = {
 
 def build(values: Iterable[object], item: ItemType, k: int = K) -> bytes:
     """A sketch of numbers; None and NaN are left out. `k` from 8 to 65,535. Raises InvalidArgument."""
-    sketch = _CLASSES[item](whole("k", k, 8, 65_535))
+    sketch = _class(item)(whole("k", k, 8, 65_535))
     kept = list(present(values))
     # numpy would parse texts and cut off fractions.
     for kind in dict.fromkeys(map(type, kept)):
@@ -62,13 +62,14 @@ def build(values: Iterable[object], item: ItemType, k: int = K) -> bytes:
 def union(sketches: Iterable[bytes | None], item: ItemType, k: int | None = None) -> bytes:
     """The sketch of all their values together; nulls are skipped. `k`, and with it the accuracy, is taken from the first
     sketch, unless given. Raises InvalidArgument."""
-    merged = None if k is None else _CLASSES[item](whole("k", k, 8, 65_535))
+    kind = _class(item)
+    merged = None if k is None else kind(whole("k", k, 8, 65_535))
     for data in present(sketches):
         sketch = _read(data, item)
         if merged is None:
-            merged = _CLASSES[item](sketch.k)
+            merged = kind(sketch.k)
         merged.merge(sketch)
-    return _written(merged or _CLASSES[item](K))
+    return _written(merged or kind(K))
 
 
 def count(sketch: bytes, item: ItemType) -> int:
@@ -102,6 +103,13 @@ def rank_error(sketch: bytes, item: ItemType) -> float:
     return float(found.normalized_rank_error(False)) if found.is_estimation_mode() else 0.0
 
 
+def _class(item: ItemType) -> Any:
+    """The class of sketches of such items. Raises InvalidArgument."""
+    if item not in tuple(_CLASSES):
+        raise InvalidArgument(f"a KLL sketch is one of {', '.join(_CLASSES)}, not of {item!r:.100}")
+    return _CLASSES[item]
+
+
 def _filled(sketch: bytes, item: ItemType) -> Any:
     found = _read(sketch, item)
     if found.is_empty():
@@ -114,11 +122,12 @@ def _written(sketch: Any) -> bytes:
 
 
 def _read(sketch: bytes, item: ItemType) -> Any:
+    kind = _class(item)
     data = raw(sketch, KLL)
     check_kll(data, _ITEMS[item])
     try:
         if item == "bigint":
             return kll_items_sketch.deserialize(data, PyLongsSerDe())
-        return _CLASSES[item].deserialize(data)
+        return kind.deserialize(data)
     except (IndexError, RuntimeError, ValueError) as exc:
         raise not_a_sketch(f"a KLL ({item})", data) from exc

@@ -266,6 +266,16 @@ def test_a_service_that_hands_out_anything_is_found_out(river: Open) -> None:
         river(Careless({"old": OLD}, IDS))
 
 
+def test_a_damaged_check_of_a_data_key_is_a_wrong_key(river: Open) -> None:
+    with river(keys(old=OLD)) as store:
+        fill(store)
+        with store.catalog.writing() as txn:
+            ((_, row),) = txn.states(DATA_KEY)
+            txn.put_state(DATA_KEY, row.id, replace(row, check="ä" * 64))
+    with pytest.raises(WrongKey):
+        river(keys(old=OLD))
+
+
 def test_a_service_is_asked_once_for_a_data_key_and_may_be_away(river: Open) -> None:
     asked: list[str] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -106,3 +107,17 @@ def test_integers_beyond_a_double_are_refused_as_ranks_and_values(item: kll.Item
     with pytest.raises(InvalidArgument, match="from 0 to 1"):
         kll.quantile(sketch, 10**400, item)
     assert kll.rank(kll.build([1, 2], "bigint"), 10**400, "bigint") == 1.0
+
+
+@pytest.mark.parametrize("item", ["int", "", None, ["bigint"]])
+def test_an_unknown_type_of_items_is_refused(item: Any) -> None:
+    sketch = kll.build([1], "bigint")
+    for call in (
+        lambda: kll.build([1], item),
+        lambda: kll.union([], item),
+        lambda: kll.union([sketch], item, 200),
+        lambda: kll.count(sketch, item),
+        lambda: kll.quantile(sketch, 0.5, item),
+    ):
+        with pytest.raises(InvalidArgument, match="a KLL sketch is one of bigint, double, float"):
+            call()
