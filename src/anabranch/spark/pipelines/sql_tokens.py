@@ -5,6 +5,7 @@ They are those of sqlglot's tokenizer. Its parser is not used, because it does n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -33,6 +34,8 @@ __all__ = [
 
 _COMMENT: Final = "/*"
 _COMMENT_END: Final = "*/"
+_BEFORE_COMMENT: Final = re.compile(r"--[^\n]*|/\*")
+_IN_COMMENT: Final = re.compile(r"/\*|\*/")
 _BRACKETS: Final[Mapping[TokenType, int]] = {
     TokenType.L_PAREN: 1,
     TokenType.L_BRACKET: 1,
@@ -56,17 +59,30 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _unclosed_line(text: str) -> int | None:
-    """The line where the unclosed quote or comment begins: the last token, once it is closed, or what follows the last."""
+    """The line where the unclosed quote or comment begins: the last token, once it is closed, or a comment behind it."""
     for end in _ENDS:
         try:
             tokens = Spark().tokenize(f"{text}\n{end}")
         except TokenError:
             continue
-        start = tokens[-1].start if tokens else 0
-        if end == _COMMENT_END:
-            start = text.find(_COMMENT, tokens[-1].end + 1 if tokens else 0)
+        if tokens and tokens[-1].end >= len(text):
+            start = tokens[-1].start
+        else:
+            start = _unclosed_comment(text, tokens[-1].end + 1 if tokens else 0)
         return text.count("\n", 0, start) + 1
     return None
+
+
+def _unclosed_comment(text: str, start: int) -> int:
+    """Where the comment begins that is not closed. From `start` on, there are only comments, which may hold others."""
+    begun, depth = start, 0
+    while (found := (_IN_COMMENT if depth else _BEFORE_COMMENT).search(text, start)) is not None:
+        start = found.end()
+        if found[0] == _COMMENT_END:
+            depth -= 1
+        elif found[0] == _COMMENT:
+            begun, depth = begun if depth else found.start(), depth + 1
+    return begun
 
 
 def split_statements(tokens: Sequence[Token]) -> list[list[Token]]:

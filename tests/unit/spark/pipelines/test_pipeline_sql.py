@@ -172,6 +172,11 @@ def test_what_is_no_interval_of_fixed_length_is_refused(text: str) -> None:
         ("CREATE STREAM s.out AS SELECT\n(1\nFROM STREAM s.a", 2, "never closed"),
         ("CREATE STREAM s.out AS SELECT 1\n) FROM STREAM s.a", 2, "unmatched"),
         ("CREATE STREAM s.out AS\nSELECT 'abc\nFROM STREAM s.a", 2, "not closed"),
+        ("CREATE STREAM s.out AS\nSELECT a /* one */\n/* two", 3, "not closed"),
+        ("CREATE STREAM s.out AS\nSELECT a -- /* one\n/* two\n", 3, "not closed"),
+        ("/* one */ -- it's /*\n/* two", 2, "not closed"),
+        ("CREATE STREAM s.out AS\nSELECT a /* one\n-- */ /* 'two\n", 3, "not closed"),
+        ("CREATE STREAM s.out AS\nSELECT\n/*+ BROADCAST(a)\n* FROM STREAM s.a", 3, "not closed"),
         ("CREATE STREAM s.out WITH key = a AS SELECT 1", 1, r"expected \("),
         ("CREATE STREAM s.out WITH (key = a AS SELECT 1", 1, "expected , or"),
         (
