@@ -131,6 +131,9 @@ class _Flattener:
                         file.write(batch, appended, extent.events)
                     lease.renew()
             except CorruptStore as exc:
+                if not self._is_viewed(stream, run):  # what was collected meanwhile is not missing
+                    self._report = replace(self._report, lost=self._report.lost + 1)
+                    return None
                 where = f"segment {run[0].segment} of stream {stream:016x}"
                 self._isolation.record_failure(stream, exc, where=where)
                 return None
@@ -162,16 +165,21 @@ class _Flattener:
                     yield part, schemas[extent.schema]
                     position = part.stop
                 if not page or page[0].start > position or page[0].encoding == GONE:
-                    raise _RunCollected(f"log {span.log} has no extent for position {position}")
+                    raise CorruptStore(f"log {span.log} has no extent for position {position}")
+
+    def _is_viewed(self, stream: StreamId, run: Sequence[Span]) -> bool:
+        """True if the segment's spans are still those of the run."""
+        with self._catalog.reading() as snapshot:
+            return _has(snapshot.view(stream), run)
 
     def _publish(
         self, view: StreamView, run: Sequence[Span], file: LogFile, written: WrittenFile, span_bytes: int
     ) -> bool:
         """Adds the file to the log, and the log to the segment. Returns False if the segment's spans have changed."""
-        stream, segment = view.info.id, run[0].segment
+        stream = view.info.id
         with self._catalog.writing(stream) as txn:
             current_view = txn.view(stream)
-            if current_view is None or not set(run) <= set(current_view.spans.get(segment, ())):
+            if current_view is None or not _has(current_view, run):
                 return False
             file.publish(txn, written, span_bytes)
             _replace_spans(txn, current_view, flattened_ranges(run), file.log)
@@ -197,8 +205,8 @@ class _Flattener:
                 _replace_spans(txn, view, moved, log)
 
 
-class _RunCollected(CorruptStore):
-    """The run was collected while it was read."""
+def _has(view: StreamView | None, run: Sequence[Span]) -> bool:
+    return view is not None and set(run) <= set(view.spans.get(run[0].segment, ()))
 
 
 def _replace_spans(txn: Writing, view: StreamView, moved: Sequence[FlattenedRange], log: LogId) -> None:

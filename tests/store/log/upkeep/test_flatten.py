@@ -15,10 +15,11 @@ import anabranch as ab
 from anabranch import limits
 from anabranch.core import cuts
 from anabranch.core.flatten import FlattenPolicy
-from anabranch.errors import LeaseExpired, StreamNotFound, Truncated
+from anabranch.errors import CorruptStore, LeaseExpired, StreamNotFound, Truncated
 from anabranch.log.checking.check import check
 from anabranch.log.read import LogReader
 from anabranch.log.time_index import append_time, approximate_cut, cut_at
+from anabranch.log.upkeep.extent_rows import ExtentRows
 from anabranch.log.upkeep.flatten import flatten
 from anabranch.model.ids import Micros
 from anabranch.model.stream import StreamView
@@ -251,6 +252,25 @@ def test_concurrently_changed_spans_are_left_to_the_next_run(store: Store, monke
     again = flatten(store.catalog, store.blobs, store.runtime, stream=one, policy=TWO)
     assert (again.files, again.lost) == (1, 0)
     assert len(events_of(store, names[-1])) == 18
+
+
+@pytest.mark.parametrize("truncated", [True, False])
+def test_events_that_are_gone_are_damage_only_while_the_stream_has_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch, truncated: bool
+) -> None:
+    names = chain(store, 6, segments=1)
+
+    def rows(*_: Any) -> Any:
+        if truncated:
+            store.streams.truncate(names[-1], store.cuts.after(names[-1], events=6))
+        raise CorruptStore("the events are gone")
+
+    one = store.streams.get(names[-1]).id
+    with monkeypatch.context() as patched:
+        patched.setattr(ExtentRows, "rows", rows)
+        report = flatten(store.catalog, store.blobs, store.runtime, stream=one, policy=TWO)
+    assert (report.files, report.lost, len(report.skipped)) == (0, truncated, not truncated)
+    assert flatten(store.catalog, store.blobs, store.runtime, stream=one, policy=TWO).files == 1
 
 
 def test_spans_that_begin_inside_an_extent_are_sliced(store: Store) -> None:
