@@ -167,6 +167,24 @@ class WriterQueue:
         # Under the buffer's lock, so that no batch that is written meanwhile overtakes the events of the chunk.
         with self._buffer.lock:
             self.close_chunk()
+        try:
+            return self._take_waiting(bytes_max)
+        except Exception as exc:
+            interruption = exc
+        self.restore()
+        try:
+            routed = self._take_waiting(bytes_max)
+        except Exception as exc:  # raised again: it was not thrown in from outside
+            self.restore()
+            with self._lock:
+                self._refuse_waiting(as_append_error(exc))
+            return []
+        if may_be_interruption(interruption):
+            raise interruption  # `restore` puts the batches back
+        return routed
+
+    def _take_waiting(self, bytes_max: int) -> list[RoutedBatch]:
+        """Take batches of the queue, and route them."""
         with self._lock:
             self._taken, self._order_before = [], self._last_order
             if self._barrier:

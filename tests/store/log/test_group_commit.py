@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import anabranch as ab
 from anabranch.errors import StoreUnavailable
 from anabranch.log.appender import Appender
 from anabranch.log.commit import Committer
+from anabranch.writing.queue import WriterQueue
 from tests.waiting import PATIENCE_S, until, until_ended
 
 
@@ -87,6 +89,47 @@ def test_a_commit_that_is_always_interrupted_is_refused_and_the_next_one_goes_on
             writer.flush()
         writer.write(b"next").result(60)
         assert [event.body for event in store.reader("s/a")] == [b"next"]
+
+
+def test_events_that_can_not_be_gathered_are_refused_and_end_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: WriterQueue, bytes_max: int) -> None:
+        raise TypeError("not a number")
+
+    with _store(tmp_path) as store, store.writer("s/a") as writer, store.writer("s/a") as other:
+        with monkeypatch.context() as failing:
+            failing.setattr(WriterQueue, "_take_runs", fail)
+            ack = writer.write(b"never")
+            with pytest.raises(StoreUnavailable, match="not a number"):
+                ack.result(PATIENCE_S)
+            with pytest.raises(StoreUnavailable):
+                writer.flush()
+        assert not store._appender._lost
+        writer.write(b"next").result(PATIENCE_S)
+        other.write(b"last").result(PATIENCE_S)
+        assert [event.body for event in store.reader("s/a")] == [b"next", b"last"]
+
+
+def test_an_exception_that_strikes_while_events_are_gathered_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, struck = WriterQueue._take_runs, list[int]()
+
+    def strike_once(self: WriterQueue, bytes_max: int) -> Any:
+        if not struck:
+            struck.append(1)
+            raise TimeoutError("a time limit of the application")
+        return real(self, bytes_max)
+
+    monkeypatch.setattr(WriterQueue, "_take_runs", strike_once)
+    with _store(tmp_path) as store, store.writer("s/a") as writer:
+        monkeypatch.setattr(store.runtime.tasks, "spawn", lambda *_: SimpleNamespace(join=lambda *_: True))
+        ack = writer.write(b"kept")
+        with pytest.raises(TimeoutError, match="of the application"):
+            ack.result(PATIENCE_S)
+        ack.result(PATIENCE_S)
+        assert [event.body for event in store.reader("s/a")] == [b"kept"]
 
 
 def test_a_flush_waits_for_every_batch_however_many_are_pending(
