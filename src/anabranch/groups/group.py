@@ -33,6 +33,7 @@ from anabranch.log.read import LogReader
 from anabranch.log.sizes import segment_bytes
 from anabranch.log.tail import Tail
 from anabranch.log.view import load
+from anabranch.model.amounts import check_integer
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName, check_free_name
@@ -127,7 +128,7 @@ class ReaderGroup(GroupCheckpoints, GroupListening[Subscription], ReaderTools, D
         opening: Opening | None,
     ) -> R:
         check_free_name(name, "reader")
-        if batch_rows < 1:
+        if check_integer("batch_rows", batch_rows) < 1:
             raise InvalidArgument(f"expected batch_rows of at least 1, got {batch_rows}")
         self._state()  # raises GroupNotFound
         while True:

@@ -43,16 +43,16 @@ def check_plain_name(name: str, kind: str, *, prefix: str = "", hint: str = "") 
 def check_free_name(name: str, kind: str) -> str:
     """Return `name` if it can name something of this `kind`, such as a reader, for which any Unicode text will do. Raises
     InvalidArgument."""
-    if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX or _has_surrogates(name):
+    if not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARS_MAX or not is_unicode(name):
         raise InvalidArgument(
             f"expected a {kind} name of 1 to {limits.NAME_CHARS_MAX} characters of Unicode, got {name!r:.300}"
         )
     return name
 
 
-def _has_surrogates(text: str) -> bool:
-    """True for text that is not Unicode, as a file's name or an argument of the command line may be."""
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
+def is_unicode(text: str) -> bool:
+    """False for text that has no UTF-8, as a file's name or an argument of the command line may be."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from anabranch import limits
+from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros, SegmentId, StreamId
+from anabranch.model.names import is_unicode
 
 _UNNAMED: Final = re.compile(r"writer-[0-9a-f]{24}\Z")
 
@@ -22,6 +25,16 @@ def unnamed_producer(token: str) -> str:
 def is_unnamed(name: str) -> bool:
     """True for a name that `unnamed_producer` made."""
     return _UNNAMED.match(name) is not None
+
+
+def check_producer_name(name: str, what: str = "a producer's name") -> str:
+    """Return `name`, which is `what`, if a stream can store it for a producer. Raises InvalidArgument."""
+    good = isinstance(name, str) and name and "\0" not in name and is_unicode(name)
+    if not good or len(name.encode()) > limits.PRODUCER_NAME_BYTES_MAX:
+        raise InvalidArgument(
+            f"expected {what} as text of 1 to {limits.PRODUCER_NAME_BYTES_MAX} bytes without NUL, got {name!r:.100}"
+        )
+    return name
 
 
 class Place(NamedTuple):

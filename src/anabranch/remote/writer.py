@@ -32,7 +32,7 @@ from anabranch.errors import (
 from anabranch.model.amounts import check_number
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.model.producer import unnamed_producer
+from anabranch.model.producer import check_producer_name, unnamed_producer
 from anabranch.model.schema import StreamSchema
 from anabranch.model.seconds import check_seconds
 from anabranch.model.times import to_micros
@@ -91,7 +91,9 @@ class RemoteWriter(Displayed, Closeable):
             raise InvalidArgument("pass only one of writer_id=, producer= and fence=")
         if fence is not None:
             fence = check_number("fence", fence)
-        named = writer_id or producer
+        named = writer_id if producer is None else producer
+        if named is not None:
+            check_producer_name(named, "writer_id" if producer is None else "a producer's name")
         self._connection = connection
         self._runtime = runtime
         self._settings = runtime.settings

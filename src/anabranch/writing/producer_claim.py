@@ -8,7 +8,7 @@ from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
 from anabranch.errors import Conflict, Fenced, InvalidArgument, StreamNotFound
 from anabranch.model.ids import Micros, StreamId
-from anabranch.model.producer import ProducerState, is_unnamed
+from anabranch.model.producer import ProducerState, check_producer_name, is_unnamed
 from anabranch.runtime.ports import Runtime
 
 
@@ -72,9 +72,6 @@ def _dropped_abandoned(txn: Writing, stream: StreamId, now: Micros) -> int:
 
 
 def _check(name: str, epoch: int | None) -> None:
-    if not isinstance(name, str) or not name or "\0" in name or len(name.encode()) > limits.PRODUCER_NAME_BYTES_MAX:
-        raise InvalidArgument(
-            f"expected a producer's name as text of 1 to {limits.PRODUCER_NAME_BYTES_MAX} bytes without NUL, got {name!r:.100}"
-        )
+    check_producer_name(name)
     if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < 1 << 62):
         raise InvalidArgument(f"expected a producer's epoch as an integer of at least 0, got {epoch!r:.100}")

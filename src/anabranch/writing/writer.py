@@ -29,6 +29,7 @@ from anabranch.log.appender import Appender
 from anabranch.log.commit import WriterHandle
 from anabranch.model.amounts import check_number
 from anabranch.model.ids import Micros, StreamId, WriterId
+from anabranch.model.names import is_unicode
 from anabranch.model.schema import StreamSchema
 from anabranch.model.seconds import check_seconds
 from anabranch.model.times import to_micros
@@ -85,6 +86,8 @@ class Writer(Displayed, Closeable):
                 raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
         if fence is not None:
             fence = check_number("fence", fence)
+        if writer_id is not None and (not isinstance(writer_id, str) or not writer_id or not is_unicode(writer_id)):
+            raise InvalidArgument(f"expected writer_id as text of at least one character, got {writer_id!r:.100}")
         self._appender = appender
         self._runtime = runtime
         self._settings = runtime.settings

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -190,6 +191,14 @@ def test_a_named_writer_goes_on_where_the_last_of_its_name_stopped(store: Store)
     assert progress_of(store, "me") == 60
     for key, bodies in by_key(events_of(store, "s/wide")).items():
         assert bodies == [b"%d" % i for i in range(60) if f"k{i % 4}" == key]
+
+
+@pytest.mark.parametrize("name", ["", 5, "\udcff"])
+def test_a_writer_is_named_by_text(store: Store, name: Any) -> None:
+    with pytest.raises(InvalidArgument, match="writer_id"):
+        store.writer("s/wide", writer_id=name)
+    with pytest.raises(InvalidArgument, match="producer's name"):
+        store.writer("s/wide", producer=name)
 
 
 def test_a_new_writer_of_a_name_fences_off_the_old_one(store: Store) -> None:
