@@ -32,7 +32,7 @@ PREFIX: Final = "ANABRANCH_SERVER_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 # What other verbs call these; the broker's own variables take precedence.
 _SHARED_VARIABLES: Final = {name: f"ANABRANCH_{name.upper()}" for name in ("store", "blobs", "history", "keys")}
-_ADDRESSES: Final = ("store", "blobs", "history", "keys", "jwks_url")
+_ADDRESSES: Final = ("store", "blobs", "history", "keys", "jwks_url", "allowed_places")
 
 
 def _parts(value: Any) -> Any:
@@ -123,14 +123,16 @@ class ServerSettings(BaseSettings):
         None, description="The authority that must have signed callers' certificates, in PEM."
     )
     jwks_url: OptionalText = Field(
-        None, description="The address of the issuer's keys. Default: what the issuer's metadata names."
+        None, repr=False, description="The address of the issuer's keys. Default: what the issuer's metadata names."
     )
     jwt_issuer: OptionalText = Field(
         None, description="An issuer of JSON Web Tokens (OpenID Connect), as `iss` in them."
     )
     jwt_audience: OptionalText = Field(None, description="This broker's name, as `aud` in its tokens.")
     allowed_places: Names = Field(
-        (), description="Folders and URLs of this server that admins may name in calls, by prefix. None by default."
+        (),
+        repr=False,
+        description="Folders and URLs of this server that admins may name in calls, by prefix. None by default.",
     )
 
     cors_origins: Annotated[Names, AfterValidator(_origins)] = Field(
@@ -225,7 +227,7 @@ class LoadedSettings:
             if value is None and field.default is None:
                 lines.append(f"# {name} is not set")
                 continue
-            shown = "off" if value is None else shown_address(value) if name in _ADDRESSES else value
+            shown = _without_passwords(value) if name in _ADDRESSES else "off" if value is None else value
             lines.append(f"{name} = {_toml(shown)}  # {self.origins.get(name, 'default')}")
         return "\n".join([*lines, ""])
 
@@ -319,6 +321,10 @@ def _check_together(settings: ServerSettings) -> None:
     if settings.store == MEMORY and settings.queries:
         raise InvalidArgument("a store in memory belongs to one process: it can't have a host of queries")
     require_safe(settings.host, tls=settings.tls, authentication=settings.authenticates, insecure=settings.insecure)
+
+
+def _without_passwords(places: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    return shown_address(places) if isinstance(places, str) else tuple(map(shown_address, places))
 
 
 def _toml(value: Any) -> str:

@@ -94,11 +94,19 @@ def test_values_that_contradict_each_other_are_refused(flags: dict[str, Any]) ->
 
 
 def test_the_printed_settings_are_toml_without_passwords() -> None:
-    loaded = load({"store": "postgresql://me:s3cret@db/streams", "blobs": "s3://b/p?secret_key=s3cret"}, environment={})
+    flags = {
+        "store": "postgresql://me:s3cret@db/streams",
+        "blobs": "s3://b/p?secret_key=s3cret",
+        "allowed_places": "/a,s3://b/q?secret_key=s3cret",
+        "jwks_url": "https://me:s3cret@issuer/keys",
+        "jwt_issuer": "https://issuer",
+        "jwt_audience": "river",
+    }
+    loaded = load(flags, environment={})
     text = loaded.as_toml()
     assert "s3cret" not in text and "s3cret" not in repr(loaded)
     assert 'host = "127.0.0.1"  # default' in text
-    read_back = {name: value for name, value in tomllib.loads(text).items() if name not in ("store", "blobs")}
+    read_back = {name: value for name, value in tomllib.loads(text).items() if name not in flags}
     again = load(read_back, environment={}).settings
     defaults = settings()
     assert {name: getattr(again, name) for name in read_back} == {name: getattr(defaults, name) for name in read_back}
