@@ -155,6 +155,7 @@ TIMES = [
             ("materialize", "a - INTERVAL '-1' MONTH"),
             ("snowflake", "a + INTERVAL '1 month'"),
             ("trino", "a + INTERVAL '1' MONTH"),
+            ("trino", "a - INTERVAL -'1' MONTH"),
         )
     ),
     *(
@@ -175,6 +176,7 @@ TIMES = [
     Case("azure", "DATEADD(quarter, n, a)", _AN, [("2026-01-31", 1, "2026-04-30"), ("2026-01-31", -4, "2025-01-31")]),
     Case("trino", "date_add('quarter', 1, a)", _AT, [("2025-11-30", "2026-02-28")]),
     Case("flink", "a - INTERVAL '1' QUARTER", _AT, [("2026-05-31", "2026-02-28")]),
+    Case("flink", "a + INTERVAL -'1' QUARTER", _AT, [("2026-05-31", "2026-02-28")]),
     Case("snowflake", "DATEADD(year, n, a)", _AN, [("2024-02-29", 1, "2025-02-28"), ("2024-02-29", 4, "2028-02-29")]),
     Case("trino", "date_add('week', n, a)", _AN, [("2026-01-31", 1, "2026-02-07"), ("2026-01-31", -1, "2026-01-24")]),
     Case("trino", "date_add('millisecond', n, a)", _AN, [("1970-01-01", -1, "1969-12-31 23:59:59.999")]),
@@ -738,6 +740,7 @@ REFUSED = [
     ("flink", "a + INTERVAL n DAY", "write whole numbers of one unit each"),
     ("snowflake", "a + INTERVAL '1 hour, 3 days'", "write whole numbers of one unit each"),
     ("trino", "a + INTERVAL '1.5' HOUR", "write whole numbers of one unit each"),
+    ("risingwave", "a + INTERVAL -'1 hour 2 minutes'", "write whole numbers of one unit each"),
     ("bigquery", "DATE(2026, 1, 1)", "with 3 arguments is not translated; write DATE(t)"),
     ("flink", "WEEK(a)", "the function week is not translated"),
     ("flink", "TO_TIMESTAMP(x)", "write CAST(x AS TIMESTAMP)"),

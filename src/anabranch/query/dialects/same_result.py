@@ -106,7 +106,7 @@ def _interval_message(node: exp.Interval, *, several: bool) -> str | None:
     unit = node.unit.name.lower().removesuffix("s") if isinstance(node.unit, exp.Var) else None
     if number is not None and number.is_string and _WHOLE_NUMBER.fullmatch(number.name) and unit in _INTERVAL_UNITS:
         return None
-    if several and node.unit is None and number is not None and number.is_string:
+    if several and node.unit is None and node.this is not None and node.this.is_string:
         return None
     return "this interval is not translated; write whole numbers of one unit each: INTERVAL '1' DAY + INTERVAL '2' HOUR"
 
@@ -177,6 +177,7 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
             if node.name.lower() == "epoch":
                 node.replace(exp.Var(this=seconds_since_1970(node, dialect, pipeline=pipeline)))
         case exp.Interval():
+            _sign_into_text(node)
             _quarters_as_months(node)
         case exp.Substring():
             if dialect in _BEFORE_THE_TEXT:
@@ -199,6 +200,12 @@ def _begin_in_the_text(node: exp.Substring) -> None:
         shortened = exp.Case(default=left).when(nothing, exp.Literal.number(0))
         node.set("length", exp.Case(default=length.copy()).when(before.copy(), shortened))
     node.set("start", exp.Case(default=start.copy()).when(before, first))
+
+
+def _sign_into_text(node: exp.Interval) -> None:
+    """DuckDB has no `INTERVAL -'1' DAY`."""
+    if isinstance(node.this, exp.Neg) and node.this.this.is_string and _WHOLE_NUMBER.fullmatch(node.this.this.name):
+        node.set("this", exp.Literal.string(str(-int(node.this.this.name))))
 
 
 def _quarters_as_months(node: exp.Interval) -> None:
