@@ -254,6 +254,11 @@ QUERIES = [
         """SELECT device || '-' || note, minute("at"), round(celsius) FROM iot.sensors""",
     ),
     (
+        "trino",
+        "SELECT 10 / 3e0, avg(celsius) / 3, sum(CAST(note AS double)) / count(*) FROM sensors",
+        "SELECT 10 / 3.0, avg(celsius) / 3, sum(CAST(note AS DOUBLE)) / count(*) FROM iot.sensors",
+    ),
+    (
         "ksqldb",
         "SELECT device, LCASE(note) AS note FROM sensors WHERE celsius BETWEEN 3 AND 8 EMIT CHANGES",
         "SELECT device, lower(note) FROM iot.sensors WHERE celsius BETWEEN 3 AND 8",
@@ -351,7 +356,10 @@ REFUSED = [
         "write TABLE(TUMBLE(…))",
     ),
     ("flink", "SELECT a / b FROM s", 1, 8, "write a / 2.0"),
-    ("trino", "SELECT a,\n7 / count(*) FROM s", 2, 1, "write a / 2.0"),
+    ("trino", "SELECT a,\n7 / count(*) FROM s", 2, 1, "write a / 2e0"),
+    ("trino", "SELECT 10 / 3.0", 1, 8, "no more digits than they have there"),
+    ("trino", "SELECT 1.0 * a / b FROM s", 1, 8, "write a / 2e0"),
+    ("trino", "SELECT a / CAST(b AS DECIMAL(9, 2)) FROM s", 1, 8, "write a / 2e0"),
     ("flink", "SELECT EXTRACT(DOW FROM at) FROM s", 1, None, "is not the same in all systems"),
     ("materialize", "SELECT EXTRACT(SECOND FROM at) FROM s", 1, None, "is not the same in all systems"),
     ("bigquery", "SELECT TIMESTAMP_TRUNC(at, DAY, 'America/New_York') FROM s", 1, None, "times are in UTC"),

@@ -19,6 +19,8 @@ _CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
 _TO_EVEN: Final = frozenset({"risingwave", "materialize"})
 """Of those that round: those that round a half to the even number, as DuckDB does. The others round it away from zero."""
 _DIVIDES_INTEGERS: Final = frozenset({"flink", "ksqldb", "azure", "trino", "risingwave", "materialize"})
+_DIVIDES_DECIMALS: Final = "trino"
+"""Where a quotient of decimals, which numbers with a point are, has no more digits than they have: 10 / 3.0 is 3.3."""
 _FRACTIONAL_SECONDS: Final = frozenset({"risingwave", "materialize"})
 _ROUNDS_TEXTS: Final = "snowflake"
 """Where a text with a fraction becomes the nearest integer, as in DuckDB. It is cut off in Flink, and no integer elsewhere."""
@@ -58,8 +60,8 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
     match node:
         case exp.Cast():
             return _type_message(node.to, dialect)
-        case exp.Div() if dialect in _DIVIDES_INTEGERS and not any(map(_is_fractional, (node.this, node.expression))):
-            return "a division of two integers has no fraction there, but has one here; write a / 2.0, or a / CAST(b AS DOUBLE)"
+        case exp.Div() if dialect in _DIVIDES_INTEGERS:
+            return _division_message(node, dialect)
         case exp.Extract():
             return _extract_message(node, dialect, pipeline=pipeline)
         case exp.TimestampTrunc():
@@ -79,6 +81,18 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
         ):
             return "a substring from a place before the first is not translated; begin at 1 or later"
     return None
+
+
+def _division_message(node: exp.Div, dialect: str) -> str | None:
+    decimals = dialect != _DIVIDES_DECIMALS
+    if _is_fractional(node.this, decimals=decimals) or _is_fractional(node.expression, decimals=decimals):
+        return None
+    if decimals:
+        return "a division of two integers has no fraction there, but has one here; write a / 2.0, or a / CAST(b AS DOUBLE)"
+    return (
+        "a division of integers or decimals has no more digits than they have there, but has all here; write a / 2e0, or "
+        "a / CAST(b AS DOUBLE)"
+    )
 
 
 def _type_message(to: exp.DataType, dialect: str) -> str | None:
@@ -131,21 +145,21 @@ def _number(node: exp.Expr | None) -> int | None:
     return -int(node.name) if negative else int(node.name)
 
 
-def _is_fractional(node: exp.Expr) -> bool:
-    """Whether it surely is no integer."""
+def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
+    """Whether it surely is no integer; without `decimals`, whether it surely is a double."""
     match node:
         case exp.Paren() | exp.Neg() | exp.Abs():
-            return _is_fractional(node.this)
+            return _is_fractional(node.this, decimals=decimals)
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
-            return _is_fractional(node.this) or _is_fractional(node.expression)
+            return any(_is_fractional(each, decimals=decimals) for each in (node.this, node.expression))
         case exp.Literal():
-            return not node.is_string and not node.name.isdigit()
+            return not node.is_string and not node.name.isdigit() and (decimals or "e" in node.name.lower())
         case exp.Cast():
-            return node.to.this in _FRACTIONAL_TYPES
+            return node.to.this in _FRACTIONAL_TYPES and (decimals or node.to.this is not exp.DType.DECIMAL)
         case exp.Extract():
             return node.name.lower() == "epoch"
         case exp.Coalesce() | exp.Sum() | exp.Min() | exp.Max() | exp.Round() | exp.Floor() | exp.Ceil():
-            return _is_fractional(node.this)
+            return _is_fractional(node.this, decimals=decimals)
     return isinstance(node, _FRACTIONAL)
 
 
