@@ -819,6 +819,8 @@ REFUSED = [
     ("bigquery", "REGEXP_EXTRACT(x, '(a)(b)')", "write (?: ) for all but one"),
     ("snowflake", "REGEXP_LIKE(x, 'a')", "write LIKE with % and _"),
     ("risingwave", r"x ~ '\w'", "write a class such as [0-9]"),
+    *(("risingwave", f"x ~ '{pattern}'", "in a pattern is not translated") for pattern in (r"\<a", r"a\>", "[a~~b]")),
+    ("flink", "REGEXP(x, 'a{٢}')", "in a pattern is not translated"),
     ("materialize", "x ~* 'a'", "is not translated"),
     ("trino", "approx_percentile(x, 2, 0.5)", "with 3 arguments is not translated"),
     ("trino", "approx_percentile(x, 1.5)", "needs a constant from 0 to 1"),

@@ -20,9 +20,11 @@ _JAVA_END: Final = rf"(?:\r\n|[{_BREAKS}])?\z"
 _JONI_END: Final = r"\n?\z"
 _WITH_RETURN: Final = re.compile(r"\[\^|\\[rsDW]|\r|\[(?:[^\]\\]|\\.)*[\0-\r]-")
 """Parts that can be a carriage return: of classes those that exclude, have spaces, or begin a range below it."""
-_QUANTIFIER: Final = re.compile(r"[*+?]|\{(\d{1,4})(?:(,)(\d{1,4})?)?\}")
+_QUANTIFIER: Final = re.compile(r"[*+?]|\{([0-9]{1,4})(?:(,)([0-9]{1,4})?)?\}")
 _JAVA: Final = frozenset({"flink", "ksqldb"})
-_UNICODE_CLASSES: Final = frozenset({"trino", "risingwave", "materialize"})
+_RUST: Final = frozenset({"risingwave", "materialize"})
+"""Where `\\<` and `\\>` are the bounds of words, and `~~` in a class is what one of two has."""
+_UNICODE_CLASSES: Final = frozenset({"trino", *_RUST})
 _CLASSES: Final = {"d": "0-9", "w": "0-9A-Za-z_"}
 _SPACES: Final = {"java": r" \t\n\x0B\f\r", "re2": r" \t\n\f\r"}
 
@@ -184,11 +186,16 @@ class _Reader:
         written = "[^" if self._take("^") else "["
         begin = self._at
         while not self._text.startswith("]", self._at) or self._at == begin:
-            if self._at >= len(self._text) or self._text[self._at] in "[]" or self._text.startswith("&&", self._at):
+            if self._at >= len(self._text) or self._text[self._at] in "[]" or self._begins_operator():
                 raise self._refused()
             written += self._member()
         self._at += 1
         return written + "]"
+
+    def _begins_operator(self) -> bool:
+        """True at an operator between classes: `&&`, and `~~` of Rust."""
+        operator = self._text[self._at : self._at + 2]
+        return operator == "&&" or (operator == "~~" and self._dialect in _RUST)
 
     def _member(self) -> str:
         low, single = self._single()
@@ -213,6 +220,8 @@ class _Reader:
 
     def _escape(self, *, inside: bool) -> str:
         letter = self._text[self._at + 1 : self._at + 2]
+        if letter in ("<", ">") and self._dialect in _RUST:
+            raise self._refused()
         if letter and (letter in _PUNCTUATION or letter in _CONTROLS):
             self._at += 2
             return "\\" + letter
