@@ -273,4 +273,8 @@ def test_side_outputs_are_found_with_their_conditions() -> None:
     assert [side.condition for side in statement.sides] == ["feedback > 1"]
     assert [(str(each.target), each.condition, each.hops_max) for each in statement.feedback] == [("s/e", "x", 3)]
     assert StreamName("s", "e") not in statement.targets
+    sql = "CREATE STREAM s.a INTO s.b WHEN copy = 1 COPY INTO s.c WHEN copy COPY FEEDBACK WITHIN 2 HOPS INTO s.e WHEN e.copy > 1 AS SELECT 1 FROM STREAM s.e"
+    (statement,) = parse(sql)
+    assert [(side.condition, side.copies) for side in statement.sides] == [("copy = 1", False), ("copy", True)]
+    assert [(each.condition, each.copies) for each in statement.feedback] == [("e.copy > 1", True)]
     assert str(parse("CREATE STREAM s.a INTO late.b WHEN x AS SELECT 1 FROM STREAM s.e")[0].sides[0].target) == "late/b"

@@ -62,7 +62,7 @@ def _output(cursor: Cursor, copies: bool, hops_max: int | None) -> SideOutput:
     begin, depth = cursor.at, 0
     while (token := cursor.peek()) is not None:
         depth += nesting(token)
-        if depth == 0 and (cursor.word() in ("INTO", "COPY", "AS") or _is_feedback(cursor)):
+        if depth == 0 and (cursor.word() in ("INTO", "AS") or _begins_clause(cursor)):
             break
         cursor.at += 1
     if cursor.at == begin:
@@ -70,9 +70,10 @@ def _output(cursor: Cursor, copies: bool, hops_max: int | None) -> SideOutput:
     return SideOutput(target, cursor.text_since(begin), cursor.tokens[begin].line, copies, hops_max)
 
 
-def _is_feedback(cursor: Cursor) -> bool:
-    """True for the clause FEEDBACK WITHIN. A column may be called feedback, too."""
-    return list(map(word_of, cursor.tokens[cursor.at : cursor.at + 2])) == ["FEEDBACK", "WITHIN"]
+def _begins_clause(cursor: Cursor) -> bool:
+    """True for COPY INTO, COPY FEEDBACK and FEEDBACK WITHIN. A column may be called copy or feedback, too."""
+    words = tuple(map(word_of, cursor.tokens[cursor.at : cursor.at + 2]))
+    return words in (("COPY", "INTO"), ("COPY", "FEEDBACK"), ("FEEDBACK", "WITHIN"))
 
 
 def _hops(cursor: Cursor) -> int:
