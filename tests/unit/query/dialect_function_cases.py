@@ -136,6 +136,33 @@ _WRITTEN_ISO = [
     ("1970-01-01", "=1970-01-01T00:00:00.000Z"),
 ]
 
+_CUT_OFF: dict[int, list[tuple[Any, ...]]] = {
+    0: [
+        *(("2026-01-01 00:00:01.999999", "2026-01-01 00:00:01"), ("1969-12-31 23:59:59.5", "1969-12-31 23:59:59")),
+        (None, None),
+    ],
+    3: [
+        ("2026-01-01 00:00:01.001999", "2026-01-01 00:00:01.001"),
+        ("1969-12-31 23:59:59.9995", "1969-12-31 23:59:59.999"),
+        (None, None),
+    ],
+    6: [("2026-01-01 00:00:01.999999", "2026-01-01 00:00:01.999999"), (None, None)],
+}
+_ROUNDED: dict[int, list[tuple[Any, ...]]] = {
+    0: [
+        *(("2026-01-01 00:00:01.499999", "2026-01-01 00:00:01"), ("2026-01-01 00:00:01.5", "2026-01-01 00:00:02")),
+        *(("1969-12-31 23:59:59.5", "1970-01-01"), ("1969-12-31 23:59:59.4", "1969-12-31 23:59:59"), (None, None)),
+    ],
+    3: [
+        ("2026-01-01 00:00:01.001499", "2026-01-01 00:00:01.001"),
+        ("2026-01-01 00:00:01.9995", "2026-01-01 00:00:02"),
+        ("1969-12-31 23:59:59.9985", "1969-12-31 23:59:59.999"),
+        (None, None),
+    ],
+    6: [("2026-01-01 00:00:01.999999", "2026-01-01 00:00:01.999999"), (None, None)],
+}
+_AT_TWO_MS = [("2026-01-01 00:00:01.002", True), ("2026-01-01 00:00:01.0015", False)]
+
 TIMES = [
     # Sums. A month after the last day of a longer one is the last day of the shorter one, in all systems.
     *(
@@ -326,6 +353,38 @@ TIMES = [
                 _AT,
                 [("1970-01-01 00:00:01.6", 2), ("1969-12-31 23:59:58.4", -2)],
             ),
+        )
+    ),
+    # Casts to times of fewer digits: Flink cuts off, Trino rounds.
+    *(
+        Case("flink", f"{cast}(a AS {kind})", _AT, _CUT_OFF[digits])
+        for cast in ("CAST", "TRY_CAST")
+        for kind, digits in (
+            *(("TIMESTAMP(3)", 3), ("TIMESTAMP_LTZ(3)", 3), ("TIMESTAMP(3) WITH LOCAL TIME ZONE", 3)),
+            *(("TIMESTAMP(0)", 0), ("TIMESTAMP(6)", 6), ("TIMESTAMP", 6), ("TIMESTAMP(9)", 6)),
+        )
+    ),
+    *(
+        Case("trino", f"{cast}(a AS {kind} WITH TIME ZONE)", _AT, _ROUNDED[digits])
+        for cast in ("CAST", "TRY_CAST")
+        for kind, digits in (("TIMESTAMP", 3), ("TIMESTAMP(3)", 3), ("TIMESTAMP(0)", 0), ("TIMESTAMP(6)", 6))
+    ),
+    Case(
+        "trino",
+        "format_datetime(CAST(a AS TIMESTAMP), 'ss.SSS')",
+        _AT,
+        [("2026-01-01 00:00:01.0015", "01.002"), ("2026-01-01 00:00:01.001499", "01.001"), (None, None)],
+    ),
+    Case("trino", "format_datetime(TIMESTAMP '2026-01-01 00:00:01.9', 'ss.SSS')", _AT, [("2026-01-01", "01.900")]),
+    Case("trino", "a = TIMESTAMP '2026-01-01 00:00:01.000001 UTC'", _AT, [("2026-01-01 00:00:01.000001", True)]),
+    Case("trino", "a = CAST('2026-01-01 00:00:01.0015Z' AS timestamp with time zone)", _AT, _AT_TWO_MS),
+    Case("flink", "a = TIMESTAMP '2026-01-01 00:00:01.0019'", _AT, [("2026-01-01 00:00:01.0019", True)]),
+    *(
+        Case(dialect, sql, _AT, [("2026-01-01 00:00:01.0019", "2026-01-01 00:00:01.001"), (None, None)])
+        for dialect, sql in (
+            *(("flink", "FLOOR(a TO MILLISECOND)"), ("trino", "date_trunc('millisecond', a)")),
+            *(("bigquery", "TIMESTAMP_TRUNC(a, MILLISECOND)"), ("snowflake", "DATE_TRUNC('millisecond', a)")),
+            *(("materialize", "date_trunc('milliseconds', a)"), ("risingwave", "date_trunc('milliseconds', a)")),
         )
     ),
     # Parts.
@@ -713,6 +772,23 @@ REFUSED = [
     ("materialize", "x::varchar(3)", "write SUBSTRING(CAST(x AS VARCHAR), 1, 3)"),
     ("flink", "CAST(n AS DECIMAL)", "write both: DECIMAL(18, 3)"),
     ("bigquery", "CAST(n AS NUMERIC)", "write both: DECIMAL(18, 3)"),
+    ("flink", "CAST(a AS TIMESTAMP(2))", "with 2 digits of a second is not translated; write a precision of 0 or 3"),
+    *(
+        (
+            dialect,
+            sql,
+            "with 3 digits of a second is not translated; write CAST(x AS TIMESTAMP), which keeps microseconds",
+        )
+        for dialect, sql in (
+            *(("materialize", "a::timestamp(3)"), ("risingwave", "CAST(a AS TIMESTAMPTZ(3))")),
+            *(("snowflake", "CAST(a AS TIMESTAMP_NTZ(3))"), ("bigquery", "CAST(a AS TIMESTAMP(3))")),
+            ("ksqldb", "CAST(a AS TIMESTAMP(3))"),
+        )
+    ),
+    ("azure", "CAST(a AS datetime2(3))", "write CAST(x AS datetime), which keeps microseconds"),
+    ("azure", "CAST(a AS timestamp)", "a cast to timestamp is not translated; write datetime"),
+    ("flink", "CAST(a AS TIME)", "a cast to a time of a day is not translated; write EXTRACT(HOUR FROM x)"),
+    ("trino", "CAST(a AS TIME)", "a cast to a time of a day is not translated"),
     ("flink", "TIMESTAMPDIFF(MONTH, a, b)", "in whole months differs at the ends of months; use days"),
     ("trino", "date_diff('year', a, b)", "in whole years differs"),
     (

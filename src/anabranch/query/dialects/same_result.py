@@ -28,11 +28,22 @@ _BEFORE_THE_TEXT: Final = frozenset({"azure", "risingwave", "materialize"})
 """A substring from a negative place begins before the text; in the others it counts from the end."""
 
 _PARTS_OF_TIMES: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute", "doy", "dayofyear"})
-_TRUNCATED_TO: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second"})
+_TRUNCATED_TO: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond"})
+_TIMESTAMPS: Final = frozenset(
+    (
+        *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ),
+        *(exp.DType.DATETIME, exp.DType.DATETIME2),
+    )
+)
+_DIGITS: Final = 6
+"""The digits that a second has here in its fraction."""
+_ROUNDED_TO: Final = {0: ("second", "500 MILLISECOND"), 3: ("millisecond", "500 MICROSECOND")}
+"""Of the digits that a cast to a time leaves: the unit, and half of it."""
 _INTERVAL_UNITS: Final = frozenset(
     ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 )
 _SEVERAL_UNITS: Final = frozenset({"risingwave", "materialize"})
+_PLURAL_UNITS: Final = frozenset({"risingwave", "materialize"})
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 _WHOLE: Final = (
     exp.Count,
@@ -59,13 +70,13 @@ def different(tree: exp.Expr, dialect: str, *, pipeline: bool) -> tuple[exp.Expr
 def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
     match node:
         case exp.Cast():
-            return _type_message(node.to, dialect)
+            return _time_message(node, dialect, pipeline=pipeline) or _type_message(node.to, dialect)
         case exp.Div() if dialect in _DIVIDES_INTEGERS:
             return _division_message(node, dialect)
         case exp.Extract():
             return _extract_message(node, dialect, pipeline=pipeline)
         case exp.TimestampTrunc():
-            unit = node.unit.name.lower() if node.unit is not None else ""
+            unit = _truncated_to(node, dialect)
             if node.args.get("zone") is not None:
                 return "truncating in a time zone is not translated; leave it out: times are in UTC"
             if unit not in _TRUNCATED_TO or (unit == "week" and dialect == "azure"):
@@ -95,6 +106,11 @@ def _division_message(node: exp.Div, dialect: str) -> str | None:
     )
 
 
+def _truncated_to(node: exp.TimestampTrunc, dialect: str) -> str:
+    unit = node.unit.name.lower() if node.unit is not None else ""
+    return unit.removesuffix("s") if dialect in _PLURAL_UNITS else unit
+
+
 def _type_message(to: exp.DataType, dialect: str) -> str | None:
     """Of types that the systems cut off, fill up or complete in other ways than DuckDB and Spark."""
     sizes = [each.name.lower() for each in to.expressions]
@@ -112,6 +128,33 @@ def _type_message(to: exp.DataType, dialect: str) -> str | None:
     whole = {"azure": "nvarchar(max)", "flink": "STRING", "bigquery": "STRING"}.get(dialect, "VARCHAR")
     size = sizes[0] if sizes and sizes[0].isdigit() else "1"
     return f"a cast to texts of a length is not translated; write SUBSTRING(CAST(x AS {whole}), 1, {size})"
+
+
+def _digits(cast: exp.Cast, dialect: str) -> int:
+    """How many digits a cast leaves of the fraction of a second; all that a constant text has are enough."""
+    given = [each.name for each in cast.to.expressions]
+    day = cast.to.this is exp.DType.TIME
+    digits = int(given[0]) if given else 3 if dialect == "trino" else 0 if day and dialect == "flink" else _DIGITS
+    if cast.this.is_string and len(cast.this.name.partition(".")[2].rstrip("Z")) <= digits:
+        return _DIGITS
+    return min(digits, _DIGITS)
+
+
+def _time_message(cast: exp.Cast, dialect: str, *, pipeline: bool) -> str | None:
+    """Of a cast to times with fewer digits than here. Flink cuts the others off, Trino rounds them up from a half on; where the
+    others round a half to is not documented."""
+    kind = cast.to.this
+    if kind in (exp.DType.ROWVERSION, exp.DType.SMALLDATETIME):
+        return f"a cast to {'timestamp' if kind is exp.DType.ROWVERSION else 'smalldatetime'} is not translated; write datetime"
+    if kind is exp.DType.TIME and (pipeline or _digits(cast, dialect) < _DIGITS):
+        return "a cast to a time of a day is not translated; write EXTRACT(HOUR FROM x), and MINUTE"
+    if kind not in _TIMESTAMPS or (digits := _digits(cast, dialect)) == _DIGITS:
+        return None
+    if dialect in ("flink", "trino") and digits in _ROUNDED_TO:
+        return None
+    name = "CAST(x AS datetime)" if dialect == "azure" else "CAST(x AS TIMESTAMP)"
+    nearest = "a precision of 0 or 3" if dialect in ("flink", "trino") else f"{name}, which keeps microseconds"
+    return f"a cast to times with {digits} digits of a second is not translated; write {nearest}"
 
 
 def _interval_message(node: exp.Interval, *, several: bool) -> str | None:
@@ -166,7 +209,9 @@ def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
 def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
     """Write casts, calls and truncations so that they have the dialect's result. Raises NotTranslated, with its `node`."""
     for node in reversed(
-        list(tree.find_all(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, *CALL_KINDS))
+        list(
+            tree.find_all(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, *CALL_KINDS)
+        )
     ):  # the inner ones first
         try:
             _rewrite_node(node, dialect, pipeline=pipeline)
@@ -183,7 +228,9 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         case exp.Cast():
             if dialect == "azure":
                 _azure_type(node.to)
-            if node.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(node.this):
+            if node.to.this in _TIMESTAMPS or node.to.this is exp.DType.TIME:
+                _time_of_digits(node, dialect, pipeline=pipeline)
+            elif node.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(node.this):
                 _round_as(node, dialect, pipeline=pipeline)
         case exp.Trim():
             node.replace(exp.Var(this=trim(node, dialect, pipeline=pipeline)))
@@ -193,11 +240,24 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         case exp.Interval():
             _sign_into_text(node)
             _quarters_as_months(node)
+        case exp.TimestampTrunc():
+            node.set("unit", exp.Var(this=_truncated_to(node, dialect).upper()))
         case exp.Substring():
             if dialect in _BEFORE_THE_TEXT:
                 _begin_in_the_text(node)
         case _:
             write_call(node, dialect, pipeline=pipeline)
+
+
+def _time_of_digits(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
+    """A cast to a type with a precision. DuckDB's own types with one are others than those of streams."""
+    digits = _digits(cast, dialect)
+    cast.to.set("expressions", [])
+    if digits == _DIGITS:
+        return
+    unit, half = _ROUNDED_TO[digits]
+    written = sql_of(cast, pipeline=pipeline) + (f" + INTERVAL {half}" if dialect == "trino" else "")
+    cast.replace(exp.Var(this=f"date_trunc('{unit}', {written})"))
 
 
 def _begin_in_the_text(node: exp.Substring) -> None:
