@@ -536,6 +536,29 @@ _SPLIT = [("a,b,c", "b"), ("a,,c", ""), (",b", "b"), ("é,😀", "😀"), (None,
 _OF_ONE = [("a", "a"), (",b", ""), ("a,b", "a")]
 _ENDS = [("abcdef", 3, "ab"), ("abcdef", 9, "abcdef"), ("abcdef", 1, ""), ("abcdef", 0, ""), ("abcdef", None, None)]
 _STARTS = [("abcdef", 1, "abc"), ("abcdef", -1, "a"), ("abcdef", -7, ""), ("abcdef", 5, "ef"), (None, 1, None)]
+_FROM_END = {
+    "flink": [("abc", 0, "ab"), ("abc", -2, "bc"), ("abc", -3, "ab"), ("abc", -4, ""), ("", -1, ""), ("", 0, "")],
+    "trino": [("abc", 0, ""), ("abc", -2, "bc"), ("abc", -3, "ab"), ("abc", -4, ""), ("", -1, ""), ("", 1, "")],
+    "ksqldb": [("abc", 0, "ab"), ("abc", -2, "bc"), ("abc", -3, "ab"), ("abc", -4, "ab"), ("", -1, ""), ("", 0, "")],
+    "bigquery": [("abc", 0, "ab"), ("abc", -2, "bc"), ("abc", -3, "ab"), ("abc", -4, "ab"), ("", -1, ""), ("", 0, "")],
+}
+"""Two characters from a place on."""
+_TO_END = {
+    "flink": [("abc", 0, "abc"), ("abc", -1, "c"), ("abc", -3, "abc"), ("abc", -4, "")],
+    "trino": [("abc", 0, ""), ("abc", -1, "c"), ("abc", -3, "abc"), ("abc", -4, "")],
+    "ksqldb": [("abc", 0, "abc"), ("abc", -1, "c"), ("abc", -4, "abc")],
+    "bigquery": [("abc", 0, "abc"), ("abc", -1, "c"), ("abc", -4, "abc")],
+}
+_ANYWHERE = [
+    ("😀éb", 1, "😀é"),
+    ("😀éb", -2, "éb"),
+    ("abc", 3, "c"),
+    ("abc", 4, ""),
+    ("abc", None, None),
+    (None, 1, None),
+]
+_LENGTHS = [("abc", 0, ""), ("abc", 2, "bc"), ("abc", 9, "bc"), ("abc", None, None), (None, 1, None)]
+_COUNTS = [("abc", 2, "ab"), ("abc", 0, ""), ("abc", 4, "abc"), ("abc", None, None), (None, 1, None)]
 _SPACED = " \t\u00a0 é \u00a0\t "
 
 TEXTS = [
@@ -551,6 +574,36 @@ TEXTS = [
     *(
         Case(dialect, "SUBSTRING(x, n)", "x STRING, n INT", [("abc", 2, "bc"), ("abc", -1, "abc"), ("abc", None, None)])
         for dialect in ("risingwave", "materialize")
+    ),
+    # Places from the end, and those before the text.
+    *(
+        Case(dialect, f"SUBSTRING(x, {place}, 2)", f"x STRING, n {kind}", [*rows, *_ANYWHERE])
+        for dialect, rows in _FROM_END.items()
+        for place, kind in (("n", "INT"), ("n", "BIGINT"), ("n + 0", "INT"))
+    ),
+    *(
+        Case(dialect, "SUBSTRING(x, n)", "x STRING, n INT", [*rows, (None, 1, None), ("abc", None, None)])
+        for dialect, rows in _TO_END.items()
+    ),
+    *(
+        Case(dialect, "SUBSTRING(x, -3, 2)", _X, [("abcd", "bc"), ("ab", short), ("", ""), (None, None)])
+        for dialect, short in (("flink", ""), ("trino", ""), ("ksqldb", "ab"), ("bigquery", "ab"))
+    ),
+    *(
+        Case(dialect, "SUBSTRING(x, 2, n)", "x STRING, n INT", [*_LENGTHS, *negative])
+        for dialect, negative in (
+            *(("flink", [("abc", -1, None)]), ("trino", [("abc", -1, "")]), ("ksqldb", [("abc", -1, "")])),
+            *(("snowflake", [("abc", -1, "")]), ("bigquery", []), ("azure", []), ("risingwave", [])),
+        )
+    ),
+    Case("snowflake", "SUBSTR(x, POSITION('b' IN x) + 1, 1)", _X, [("abc", "c"), ("c", "c"), (None, None)]),
+    *(
+        Case(dialect, f"{function}(x, n)", "x STRING, n INT", [*rows, *negative])
+        for function, rows, but_one in (("LEFT", _COUNTS, "ab"), ("RIGHT", [("abc", 2, "bc"), *_COUNTS[1:]], "bc"))
+        for dialect, negative in (
+            *(("flink", [("abc", -1, "")]), ("snowflake", [("abc", -1, "")]), ("bigquery", []), ("azure", [])),
+            *((each, [("abc", -1, but_one), ("abc", -4, "")]) for each in ("risingwave", "materialize")),
+        )
     ),
     *(
         Case(dialect, sql, _X, _PLACES)
@@ -785,6 +838,9 @@ REFUSED = [
             ("ksqldb", "CAST(a AS TIMESTAMP(3))"),
         )
     ),
+    ("snowflake", "SUBSTR(x, n, 2)", "write GREATEST(n, 1) for the place"),
+    ("snowflake", "SUBSTR(x, -3)", "or RIGHT(x, n) for the end of a text"),
+    ("trino", "SUBSTRING(x, 0, 2)", "begin at 1 or later"),
     ("azure", "CAST(a AS datetime2(3))", "write CAST(x AS datetime), which keeps microseconds"),
     ("azure", "CAST(a AS timestamp)", "a cast to timestamp is not translated; write datetime"),
     ("flink", "CAST(a AS TIME)", "a cast to a time of a day is not translated; write EXTRACT(HOUR FROM x)"),

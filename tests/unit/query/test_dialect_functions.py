@@ -73,6 +73,19 @@ def test_a_text_that_is_no_integer_fails_where_its_system_fails() -> None:
         results(Case("trino", "CAST(x AS integer)", "x STRING", [("1.7", None)]))
 
 
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        *((each, "SUBSTRING(x, 2, n)") for each in ("azure", "risingwave", "materialize", "bigquery")),
+        *((each, "SUBSTRING(x, n, n)") for each in ("azure", "risingwave", "materialize", "bigquery")),
+        *(("azure", "LEFT(x, n)"), ("bigquery", "RIGHT(x, n)")),
+    ],
+)
+def test_a_negative_length_fails_where_its_system_fails(dialect: str, sql: str) -> None:
+    with pytest.raises(duckdb.Error, match="the length of a text is negative"):
+        results(Case(dialect, sql, "x STRING, n INT", [("abc", -1, None)]))
+
+
 def test_a_quantile_over_neighbours_is_refused_in_a_pipeline() -> None:
     text = "CREATE TABLE r AS SELECT approx_percentile(x, 0.5) OVER (PARTITION BY y) AS v FROM s"
     with pytest.raises(InvalidSql, match="OVER is not supported in a pipeline"):

@@ -10,6 +10,7 @@ from typing import Final
 from sqlglot import exp
 
 from anabranch.query.dialects.calls import NotTranslated, sql_of
+from anabranch.query.dialects.substrings import end_of_text, refusal, substring
 from anabranch.query.dialects.texts import trim
 from anabranch.query.dialects.times import seconds_since_1970
 from anabranch.query.dialects.written_calls import CALL_KINDS, IS_TEXT, WITHOUT_FRACTION, write_call
@@ -24,9 +25,6 @@ _DIVIDES_DECIMALS: Final = "trino"
 _FRACTIONAL_SECONDS: Final = frozenset({"risingwave", "materialize"})
 _ROUNDS_TEXTS: Final = "snowflake"
 """Where a text with a fraction becomes the nearest integer, as in DuckDB. It is cut off in Flink, and no integer elsewhere."""
-_BEFORE_THE_TEXT: Final = frozenset({"azure", "risingwave", "materialize"})
-"""A substring from a negative place begins before the text; in the others it counts from the end."""
-
 _PARTS_OF_TIMES: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute", "doy", "dayofyear"})
 _TRUNCATED_TO: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond"})
 _TIMESTAMPS: Final = frozenset(
@@ -87,10 +85,8 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
             return "CEIL to a unit is not translated; use FLOOR(… TO …)"
         case exp.Like() if dialect == "azure" and (not node.expression.is_string or "[" in node.expression.name):
             return "LIKE with [ ] or without a constant pattern is not translated; use % and _"
-        case exp.Substring() if (start := _number(node.args.get("start"))) is not None and (
-            start == 0 or (start < 0 and dialect in _BEFORE_THE_TEXT)
-        ):
-            return "a substring from a place before the first is not translated; begin at 1 or later"
+        case exp.Substring():
+            return refusal(node, dialect)
     return None
 
 
@@ -180,14 +176,6 @@ def _extract_message(node: exp.Extract, dialect: str, *, pipeline: bool) -> str 
     )
 
 
-def _number(node: exp.Expr | None) -> int | None:
-    negative = isinstance(node, exp.Neg)
-    node = node.this if isinstance(node, exp.Neg) else node
-    if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdecimal():
-        return None
-    return -int(node.name) if negative else int(node.name)
-
-
 def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
     """Whether it surely is no integer; without `decimals`, whether it surely is a double."""
     match node:
@@ -210,7 +198,17 @@ def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
     """Write casts, calls and truncations so that they have the dialect's result. Raises NotTranslated, with its `node`."""
     for node in reversed(
         list(
-            tree.find_all(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, *CALL_KINDS)
+            tree.find_all(
+                exp.Cast,
+                exp.Trim,
+                exp.Extract,
+                exp.Interval,
+                exp.Substring,
+                exp.TimestampTrunc,
+                exp.Left,
+                exp.Right,
+                *CALL_KINDS,
+            )
         )
     ):  # the inner ones first
         try:
@@ -243,8 +241,11 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         case exp.TimestampTrunc():
             node.set("unit", exp.Var(this=_truncated_to(node, dialect).upper()))
         case exp.Substring():
-            if dialect in _BEFORE_THE_TEXT:
-                _begin_in_the_text(node)
+            if (written := substring(node, dialect, pipeline=pipeline)) is not None:
+                node.replace(exp.Var(this=written))
+        case exp.Left() | exp.Right():
+            if (written := end_of_text(node, dialect, pipeline=pipeline)) is not None:
+                node.replace(exp.Var(this=written))
         case _:
             write_call(node, dialect, pipeline=pipeline)
 
@@ -258,22 +259,6 @@ def _time_of_digits(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
     unit, half = _ROUNDED_TO[digits]
     written = sql_of(cast, pipeline=pipeline) + (f" + INTERVAL {half}" if dialect == "trino" else "")
     cast.replace(exp.Var(this=f"date_trunc('{unit}', {written})"))
-
-
-def _begin_in_the_text(node: exp.Substring) -> None:
-    """A computed start that is before the text: what is before the text counts, but is nothing."""
-    start, length = node.args.get("start"), node.args.get("length")
-    if start is None or _number(start) is not None:
-        return
-    first = exp.Literal.number(1)
-    before = exp.LT(this=exp.paren(start.copy()), expression=first.copy())
-    if length is not None:
-        end = exp.Add(this=exp.paren(start.copy()), expression=exp.paren(length.copy()))
-        left = exp.Sub(this=end, expression=first.copy())
-        nothing = exp.LTE(this=end.copy(), expression=first.copy())
-        shortened = exp.Case(default=left).when(nothing, exp.Literal.number(0))
-        node.set("length", exp.Case(default=length.copy()).when(before.copy(), shortened))
-    node.set("start", exp.Case(default=start.copy()).when(before, first))
 
 
 def _sign_into_text(node: exp.Interval) -> None:

@@ -25,9 +25,13 @@ WITHOUT_FRACTION: Final = "anabranch_without_fraction"
 """Marks, in `meta`, what surely is a whole number, which a cast to an integer need not round."""
 IS_TEXT: Final = "anabranch_is_text"
 """Marks what surely is a text."""
-_WITHOUT_FRACTION: Final = frozenset(
+NOT_NEGATIVE: Final = "anabranch_not_negative"
+"""Marks what surely is a whole number from 0 on."""
+PLACES: Final = frozenset(("POSITION", "STRPOS", "INSTR", "LOCATE", "CHARINDEX"))
+"""Functions of a place in a text, which is 0 where there is none."""
+_WITHOUT_FRACTION: Final = PLACES | frozenset(
     (
-        *("POSITION", "STRPOS", "INSTR", "LOCATE", "CHARINDEX", "TIMESTAMPDIFF", "DATEDIFF", "TIMEDIFF"),
+        *("TIMESTAMPDIFF", "DATEDIFF", "TIMEDIFF"),
         *("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DAY_OF_MONTH", "HOUR", "MINUTE", "SECOND"),
         *("TIMESTAMP_DIFF", "DATE_DIFF", "UNIX_TIMESTAMP", "UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS"),
     )
@@ -51,6 +55,7 @@ def write_call(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         around, arguments = wider
     written = exp.Var(this=writer(WrittenCall(name, arguments, dialect, pipeline)))
     written.meta[WITHOUT_FRACTION] = name in _WITHOUT_FRACTION
+    written.meta[NOT_NEGATIVE] = name in PLACES
     written.meta[IS_TEXT] = name in _ARE_TEXTS
     around.replace(written)
 

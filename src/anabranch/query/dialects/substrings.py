@@ -1,0 +1,123 @@
+"""Parts of texts by places and lengths that are computed: what is before the text, and what is shorter than nothing.
+
+DuckDB and Spark differ there from each other, and from the dialects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+from anabranch.query.dialects.calls import quoted, sql_of
+from anabranch.query.dialects.written_calls import NOT_NEGATIVE, PLACES, name_of
+
+COUNTS_BEFORE_THE_TEXT: Final = frozenset({"azure", "risingwave", "materialize"})
+"""A substring from a negative place begins before the text; in the others it counts from the end."""
+_NOT_DOCUMENTED: Final = "snowflake"
+_REFUSES_LENGTHS: Final = frozenset({"azure", "risingwave", "materialize", "bigquery"})
+"""A negative length is an error."""
+_BEGINS: Final = {
+    "flink": "WHEN {n} + {size} < 0 THEN {size} + 1 WHEN {n} < 0 THEN {n} + {size} + 1 WHEN {n} = 0 THEN 1",
+    "trino": "WHEN {n} = 0 OR {n} + {size} < 0 THEN {size} + 1 WHEN {n} < 0 THEN {n} + {size} + 1",
+    "ksqldb": "WHEN {n} = 0 OR {n} + {size} < 0 THEN 1 WHEN {n} < 0 THEN {n} + {size} + 1",
+    "bigquery": "WHEN {n} = 0 OR {n} + {size} < 0 THEN 1 WHEN {n} < 0 THEN {n} + {size} + 1",
+    **dict.fromkeys(COUNTS_BEFORE_THE_TEXT, "WHEN {n} < 1 THEN 1"),
+}
+"""Of each dialect the place where a substring begins, in a text of this size, if its place `n` may be below 1. Behind the text
+it is empty."""
+
+
+def least(node: exp.Expr | None) -> int | None:
+    """What a whole number is at least; None if that is not known."""
+    match node:
+        case exp.Paren():
+            return least(node.this)
+        case exp.Literal() if not node.is_string and node.name.isdecimal():
+            return int(node.name)
+        case exp.Neg() if isinstance(node.this, exp.Literal) and (known := least(node.this)) is not None:
+            return -known
+        case exp.Add():
+            parts = least(node.this), least(node.expression)
+            return None if None in parts else sum(each or 0 for each in parts)
+        case exp.Length():
+            return 0
+        case exp.RowNumber():
+            return 1
+        case exp.Greatest():
+            return max(
+                (known for each in [node.this, *node.expressions] if (known := least(each)) is not None), default=None
+            )
+        case exp.Var():
+            return 0 if node.meta.get(NOT_NEGATIVE) else None
+    return 0 if node is not None and name_of(node) in PLACES else None
+
+
+def refusal(node: exp.Substring, dialect: str) -> str | None:
+    """What to say of a substring that is not translated."""
+    known = least(node.args.get("start"))
+    constant = isinstance(node.args.get("start"), exp.Literal | exp.Neg)
+    if constant and known is not None and (known == 0 or (known < 0 and dialect in COUNTS_BEFORE_THE_TEXT)):
+        return "a substring from a place before the first is not translated; begin at 1 or later"
+    if dialect == _NOT_DOCUMENTED and node.args.get("start") is not None and (known is None or known < 1):
+        return (
+            "a substring from a place that may be before the first is not translated; write GREATEST(n, 1) for the place, or "
+            "RIGHT(x, n) for the end of a text"
+        )
+    return None
+
+
+def substring(node: exp.Substring, dialect: str, *, pipeline: bool) -> str | None:
+    """SQL of the target; None if it is the same as it is written."""
+    start, length = node.args.get("start"), node.args.get("length")
+    starts = start is None or _at_least(start, 1)
+    if starts and (length is None or _at_least(length, 0)):
+        return None
+    text = _sql(node.this, pipeline=pipeline)
+    place = "1" if start is None else _sql(start, pipeline=pipeline)
+    begin = place
+    if not starts:
+        begin = f"CASE {_BEGINS[dialect].format(n=place, size=f'length({text})')} ELSE {place} END"
+    if length is None:
+        return f"substring({text}, {begin})"
+    count = _length(length, dialect, pipeline=pipeline)
+    if not starts and dialect in COUNTS_BEFORE_THE_TEXT:  # what is before the text counts, but is nothing
+        left = f"{place} + {count} - 1"
+        count = f"CASE WHEN {place} < 1 THEN CASE WHEN {left} < 0 THEN 0 ELSE {left} END ELSE {count} END"
+    return f"substring({text}, {begin}, {count})"
+
+
+def end_of_text(node: exp.Left | exp.Right, dialect: str, *, pipeline: bool) -> str | None:
+    """`LEFT(x, n)` and `RIGHT(x, n)` as SQL of the target; None if it is the same as it is written."""
+    if _at_least(node.expression, 0):
+        return None
+    text = _sql(node.this, pipeline=pipeline)
+    count = _sql(node.expression, pipeline=pipeline)
+    if dialect not in ("risingwave", "materialize"):
+        count = _length(node.expression, dialect, pipeline=pipeline)
+    elif pipeline:  # all but so many characters of the other end
+        count = f"CASE WHEN {count} < 0 THEN greatest(length({text}) + {count}, 0) ELSE {count} END"
+    return f"{'left' if isinstance(node, exp.Left) else 'right'}({text}, {count})"
+
+
+def _length(node: exp.Expr, dialect: str, *, pipeline: bool) -> str:
+    """A length, of which a negative one is what the dialect has for it."""
+    count = _sql(node, pipeline=pipeline)
+    if _at_least(node, 0):
+        return count
+    if dialect == "flink" and isinstance(node.parent, exp.Substring):
+        return f"CASE WHEN {count} >= 0 THEN {count} END"
+    if dialect in _REFUSES_LENGTHS:
+        error = (
+            f"{'raise_error' if pipeline else 'error'}({quoted('the length of a text is negative', pipeline=pipeline)})"
+        )
+        return f"(CASE WHEN {count} < 0 THEN {error} ELSE {count} END)"
+    return f"CASE WHEN {count} < 0 THEN 0 ELSE {count} END"
+
+
+def _at_least(node: exp.Expr, number: int) -> bool:
+    return (known := least(node)) is not None and known >= number
+
+
+def _sql(node: exp.Expr, *, pipeline: bool) -> str:
+    written = sql_of(node, pipeline=pipeline)
+    return written if isinstance(node, exp.Column | exp.Literal | exp.Paren) else f"({written})"
