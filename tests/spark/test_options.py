@@ -71,6 +71,7 @@ def test_options_are_read_in_any_case_and_with_their_defaults() -> None:
         ({**NEEDED, "maxBytesPerTrigger": "9" * 5_000}, "an integer of at least 1"),
         ({**NEEDED, "keys": '["a"'}, "is not a JSON list"),
         ({**NEEDED, "keys": '["a", null]'}, "expected option 'keys' as a list of texts, integers and booleans"),
+        ({**NEEDED, "ranges": "[Infinity, []]"}, "option 'ranges' is JSON"),
         ({**NEEDED, "keys": "[1.5]"}, "expected option 'keys' as a list of texts, integers and booleans"),
         ({**NEEDED, "tokenFile": "token"}, "is only for a broker's address"),
         ({**BROKER, "blobs": "s3://bucket"}, "with a broker, which opens the store itself"),

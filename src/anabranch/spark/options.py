@@ -252,7 +252,7 @@ class _ParsedOptions:
         try:
             stream, ranges = parse_json(text)
             return int(stream), tuple((int(segment), int(start), int(stop)) for segment, start, stop in ranges)
-        except (ValueError, TypeError) as exc:
+        except (ValueError, TypeError, OverflowError) as exc:
             raise InvalidArgument(f"option 'ranges' is JSON [stream id, [[segment, start, stop], …]]: {exc}") from exc
 
     def pipeline_run(self) -> tuple[str, str] | None:
