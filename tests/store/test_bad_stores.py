@@ -87,6 +87,21 @@ def test_a_place_of_an_unknown_kind_is_refused(url: str) -> None:
         ab.connect(url, create=True)
 
 
+@pytest.mark.parametrize("create", [False, True])
+def test_an_empty_address_is_no_store_and_an_empty_history_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, create: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument, match="got an empty text"):
+        ab.connect("", create=create)
+    with pytest.raises(InvalidArgument, match="pass their address as blobs="):
+        ab.connect("postgresql://nowhere/none", blobs="", create=create)
+    assert list(tmp_path.iterdir()) == []
+    with ab.connect("./river", blobs="", history="", create=True) as store:
+        store.scopes.create("s")
+    assert [each.name for each in tmp_path.iterdir()] == ["river"]
+
+
 @pytest.mark.parametrize("form", ["{}", "file://{}", "{}/"])
 def test_a_folder_has_several_spellings(river: Path, form: str) -> None:
     with ab.connect(form.format(river), create=False) as store:

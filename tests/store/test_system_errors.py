@@ -89,6 +89,45 @@ def test_each_errno_is_reported_as_what_it_is_wherever_a_store_is_made(
     assert type(caught.value) is kind
 
 
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.EACCES, ReadOnlyStore), (errno.ENAMETOOLONG, StoreUnavailable)],
+)
+@pytest.mark.parametrize("create", [False, True])
+def test_a_path_that_cant_be_looked_at_is_reported_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StoreUnavailable], create: bool
+) -> None:
+    real = Path.stat
+
+    def refuse(self: Path, **options: Any) -> os.stat_result:
+        if str(self).startswith(str(tmp_path)):
+            raise OSError(number, os.strerror(number), str(self))
+        return real(self, **options)
+
+    with ab.connect("memory://") as store:
+        monkeypatch.setattr(Path, "stat", refuse)
+        for open_it in (
+            lambda: ab.connect(tmp_path / "closed" / "river", create=create),
+            lambda: store.archives.attach(tmp_path / "closed" / "a.parquet", "s/a"),
+            lambda: storage.open_blobs(tmp_path / "closed", Runtime(), create=create),
+        ):
+            with pytest.raises(StoreUnavailable, match=os.strerror(number)) as caught:
+                open_it()
+            assert type(caught.value) is kind
+        monkeypatch.undo()
+
+
+def test_a_relative_path_in_a_folder_that_is_gone_is_reported_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(StoreUnavailable, match="working folder, which is gone"):
+        ab.connect("river", create=True)
+
+
 def test_a_folder_that_cant_be_listed_is_no_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blobs = LocalBlobs(tmp_path, Runtime())
     blobs.put("a/one", [b"1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -82,23 +83,45 @@ def is_database(file: Path) -> bool:
 
 def size_of(file: Path) -> int:
     """A file's size in bytes; -1 if it does not exist. Raises StoreUnavailable and its subclasses."""
+    status = _status_of(file)
+    return -1 if status is None else status.st_size
+
+
+def is_file(path: Path) -> bool:
+    """True if there is a regular file at the path. Raises StoreUnavailable and its subclasses."""
+    status = _status_of(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def is_folder(path: Path) -> bool:
+    """True if there is a folder at the path. Raises StoreUnavailable and its subclasses."""
+    status = _status_of(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _status_of(path: Path) -> os.stat_result | None:
     try:
-        return file.stat().st_size
+        return path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return -1
+        return None
     except OSError as exc:
-        raise unavailable(exc, f"{file} can't be looked at") from exc
+        raise unavailable(exc, f"{path} can't be looked at") from exc
 
 
 def folder_of(text: str) -> Path:
-    """The folder that a path or a file:// URL names. Raises InvalidArgument for a URL of another kind, and for `~user`
-    without a home."""
+    """The folder that a path or a file:// URL names. Raises InvalidArgument for a URL of another kind, for an empty text
+    and for `~user` without a home, StoreUnavailable for a relative path where the working folder is gone."""
+    if not text:
+        raise InvalidArgument("expected the address of a store, such as ./river, got an empty text")
     try:
         scheme = urlsplit(text).scheme
     except ValueError:  # the exception's message would quote the text
         scheme = None
     if scheme in ("", "file") and (folder := folder_at(text)) is not None:
-        return folder.absolute()
+        try:
+            return folder.absolute()
+        except OSError as exc:
+            raise unavailable(exc, f"{folder} is in this process's working folder, which is gone") from exc
     raise InvalidArgument(
         f"'{shown_address(text)}' is not the address of a store: expected a folder, a file:// or postgresql:// URL, or memory://"
     )

@@ -25,7 +25,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
-from anabranch.store.addresses import absolute_address
+from anabranch.store.addresses import absolute_address, is_folder
 from anabranch.store.storage import open_blobs
 from anabranch.streams.change import Changes
 from anabranch.streams.directory.scopes import need_scope
@@ -345,7 +345,7 @@ def _stream_id(stream: StreamId | str | None) -> StreamId | None:
 def _folder_and_file(text: str) -> tuple[str, str | None]:
     """Split an address into its folder and the one Parquet file it names, if it names one."""
     path, mark, options = text.partition("?")
-    if not path.endswith(".parquet") or (not is_remote(text) and Path(path).is_dir()):
+    if not path.endswith(".parquet") or (not is_remote(text) and is_folder(Path(path))):
         return text, None
     folder, _, name = path.rpartition("/")
     return (folder or ("/" if path.startswith("/") else ".")) + mark + options, name

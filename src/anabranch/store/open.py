@@ -27,7 +27,16 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.runtime.tracing import Tracing
 from anabranch.runtime.version import VERSION
-from anabranch.store.addresses import MEMORY, POSTGRES, StoreAddresses, folder_of, is_database, size_of
+from anabranch.store.addresses import (
+    MEMORY,
+    POSTGRES,
+    StoreAddresses,
+    folder_of,
+    is_database,
+    is_file,
+    is_folder,
+    size_of,
+)
 from anabranch.store.facade import Store
 from anabranch.store.open_postgres import open_postgres
 from anabranch.store.storage import open_tiers
@@ -79,7 +88,7 @@ def connect(
     service = _service(keys, runtime)  # first, so that unavailable keys leave nothing behind
     text = os.fspath(url)
     if text.startswith(POSTGRES):
-        if blobs is None:
+        if not blobs:
             raise InvalidArgument("a PostgreSQL catalog stores no blobs: pass their address as blobs=")
         bytes_at = open_tiers(blobs, history, runtime, create=create)
         catalog, shown = open_postgres(text, runtime, create=create)
@@ -93,11 +102,11 @@ def connect(
             StoreAddresses.of(text, blobs, history, keys),
         )
     folder = folder_of(text)
-    if folder.is_file():
+    if is_file(folder):
         raise InvalidArgument(f"a store is a folder; {folder} is a file")
     known = size_of(folder / CATALOG_FILE) >= 0
     if not create and not known:
-        if blobs is None and (folder / "blobs").is_dir():
+        if not blobs and is_folder(folder / "blobs"):
             _refuse_orphans(LocalBlobs(folder / "blobs", runtime), folder / CATALOG_FILE)
         raise StoreNotFound(str(folder))
     make_folder(folder, shared=runtime.settings.shared_files, sync_existing=not known)

@@ -133,7 +133,7 @@ def _place(
     """Where to create a catalog (its folder, or None for PostgreSQL), and the blobs that belong to it."""
     text = os.fspath(url)
     folder = None if text.startswith(POSTGRES) else folder_of(text)
-    if blobs is None:
+    if not blobs:
         if folder is None:
             raise InvalidArgument("a PostgreSQL catalog stores no blobs: pass their address as blobs=")
         make_folder(

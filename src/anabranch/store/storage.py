@@ -13,15 +13,15 @@ from anabranch.blobs.tiers import TieredBlobs
 from anabranch.errors import StoreNotFound
 from anabranch.runtime.folders import make_folder
 from anabranch.runtime.ports import Runtime
-from anabranch.store.addresses import MEMORY, folder_of
+from anabranch.store.addresses import MEMORY, folder_of, is_folder
 
 
 def open_tiers(
     place: str | os.PathLike[str], history: str | os.PathLike[str] | None, runtime: Runtime, *, create: bool
 ) -> Blobs:
-    """The blobs, with compacted ones at `history` if that is given. Raises as `open_blobs`."""
+    """The blobs, with compacted ones at `history` if that is given and not empty. Raises as `open_blobs`."""
     fresh = open_blobs(place, runtime, create=create)
-    return fresh if history is None else TieredBlobs(fresh, open_blobs(history, runtime, create=create))
+    return fresh if not history else TieredBlobs(fresh, open_blobs(history, runtime, create=create))
 
 
 def open_blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool, read_once: bool = False) -> Blobs:
@@ -37,7 +37,7 @@ def open_blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool,
         remote = ObjectBlobs(parse(text), runtime)
         return remote if read_once else PooledBlobs(remote, runtime)
     folder = folder_of(text)
-    if not create and not folder.is_dir():
+    if not create and not is_folder(folder):
         raise StoreNotFound(str(folder))
     make_folder(folder, shared=runtime.settings.shared_files, sync_existing=False)  # the first put syncs it
     return LocalBlobs(folder, runtime)
