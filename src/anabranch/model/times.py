@@ -47,6 +47,8 @@ class TimeRules:
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for an unknown zone."""
+        if self.zone is not None and not isinstance(self.zone, str):
+            raise InvalidArgument(f"expected a time zone as text, got {self.zone!r:.100}")
         if self.zone is None or self.zone == REFUSE or self.zone.upper() == "UTC":
             return
         from zoneinfo import ZoneInfo  # most programs never use one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from anabranch.errors import InvalidArgument
 from anabranch.runtime.clock import Clock, SystemClock
 from anabranch.runtime.ids import Ids, SystemIds
 from anabranch.runtime.process import this_process
@@ -30,3 +31,8 @@ class Runtime:
     tracing: Tracing | None = None
     catalog_clock: Clock | None = None
     process: str = field(default_factory=this_process)
+
+    def __post_init__(self) -> None:
+        """Raises InvalidArgument for settings that are none."""
+        if not isinstance(self.settings, Settings):
+            raise InvalidArgument(f"expected the settings as Settings, got {type(self.settings).__name__}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
 
 from anabranch import limits
+from anabranch.errors import InvalidArgument
 from anabranch.model.times import TimeRules
 
 
@@ -78,7 +80,12 @@ class Settings:
     implausible_times: bool = False
 
     def __post_init__(self) -> None:
-        """Raises InvalidArgument for an unknown time zone."""
+        """Raises InvalidArgument for an unknown time zone, and for what is no number where one is expected."""
+        for each in fields(self):
+            kind, _, rest = str(each.type).partition(" | ")
+            value = getattr(self, each.name)
+            if kind in ("int", "float") and not (isinstance(value, Real) or (rest and value is None)):
+                raise InvalidArgument(f"expected the setting {each.name} as a number, got {value!r:.100}")
         self.times  # noqa: B018 - looks up the zone
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.display import Displayed
+from anabranch.errors import InvalidArgument
 from anabranch.model.columns import ADDED
 from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.ids import StreamId
@@ -115,6 +116,8 @@ class History(Displayed):
         """Read ahead the batches of the given ranges, or without them of everything between two places; see `Prefetch`.
         Fetched batches are cached for all readers of this store. Close it, or use it as a context manager."""
         chosen = self.ranges(start, end, by=by) if parts is None else parts
+        if columns is not None and not isinstance(columns, Collection):
+            raise InvalidArgument(f"expected columns as a list of names, got {columns!r:.100}")
         names = None if columns is None else tuple(columns)
         source = self._source
 

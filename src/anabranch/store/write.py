@@ -13,6 +13,7 @@ from anabranch import limits
 from anabranch.core.python_rows import to_table
 from anabranch.core.python_values import python_values
 from anabranch.errors import InvalidArgument
+from anabranch.model.amounts import check_integer
 from anabranch.model.columns import user_columns
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
@@ -61,6 +62,8 @@ def write(
 ) -> WriteReport:
     """See `Store.write`."""
     name = StreamName.parse(stream)
+    if skip_errors is not None:
+        check_integer("skip_errors", skip_errors)
     columns, batches = _batches(data)
     with RowWriter(store, name, settings=settings, scaling=Fixed(segments)) as rows:
         if rows.present is None:

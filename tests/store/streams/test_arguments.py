@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import anabranch as ab
 from anabranch.errors import InvalidArgument
 from anabranch.store import Store
 from anabranch.transfer.jobs.follow_until import Until
@@ -49,6 +50,8 @@ CALLS: Mapping[str, Callable[[Any], object]] = {
     "commit_together(3)": lambda store: store.transactions.commit_together(3, "s/a", request="r"),
     "commit_together('x')": lambda store: store.transactions.commit_together("x", "s/a", request="r"),
     "watermarks.window(3)": lambda store: store.watermarks.window("s/a", 3),
+    "history.read(columns=3)": lambda store: store.history("s/a").read(columns=3),
+    "RetainConsumed(3)": lambda store: ab.RetainConsumed(3),  # type: ignore[arg-type]
     "jobs.stitch(3)": lambda store: store.jobs.stitch(store, 3, "s/b"),
 }
 

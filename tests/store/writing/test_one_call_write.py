@@ -89,6 +89,12 @@ def test_rows_that_are_refused_are_skipped_up_to_a_number(store: Store, atomic: 
     assert "column 'n' takes int64" in rejected[0].reason
 
 
+def test_a_number_of_errors_to_skip_that_is_none_is_refused(store: Store) -> None:
+    with pytest.raises(InvalidArgument, match="expected skip_errors= as an integer, got 'x'"):
+        store.write("s/a", BAD, skip_errors="x")  # type: ignore[arg-type]
+    assert bodies_of(store, "s/a") == []
+
+
 def test_a_rejected_row_may_hold_a_time_that_python_can_not(store: Store) -> None:
     days = pa.array([10**7], pa.int32()).cast(pa.date32())
     rejected: list[RejectedRow] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, get_args
@@ -120,9 +120,9 @@ def RetainConsumed(  # noqa: N802 - reads as a policy
     that lags beyond the bound `at_most` is reported and loses events; without a bound, a group that no longer reads
     keeps everything. Events younger than `age_min` and the newest `bytes_min` bytes stay even if they were read. With
     `release="checkpoint"` a group releases what lies before its last complete checkpoint."""
-    range_stream = [groups] if isinstance(groups, str) else groups
-    if not range_stream:
-        raise InvalidArgument("expected at least one reader group in groups=")
-    names = tuple(str(StreamName.parse(each)) for each in range_stream)
+    named = [groups] if isinstance(groups, str) else groups
+    if not isinstance(named, Collection) or not named:
+        raise InvalidArgument(f"expected at least one reader group in groups=, got {groups!r:.100}")
+    names = tuple(str(StreamName.parse(each)) for each in named)
     policy = Retention(age_min_us=to_duration(age_min), size_min=to_size(bytes_min), groups=names, release=release)
     return policy if at_most is None else policy | at_most
