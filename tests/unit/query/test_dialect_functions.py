@@ -110,6 +110,22 @@ def _translated() -> list[tuple[str, str]]:
     return [(dialect, name) for dialect, name, writer in found if getattr(writer, "func", None) is not calls.refused]
 
 
+@pytest.mark.parametrize("dialect", CALLS)
+@pytest.mark.parametrize("function", ["zzz_qqq", "to_dat", "localtimestamp", "formt_date"])
+def test_the_message_for_an_unknown_function_is_short(dialect: str, function: str) -> None:
+    """Transports cut off long ones before their end, where the place is."""
+    with pytest.raises(
+        InvalidSql, match=r"docs/reference/dialects\.md lists those that are \(character 8\)$"
+    ) as refused:
+        translate(f"SELECT {function}(a) FROM s", dialect, "query", DialectOptions("iot"))
+    assert f"the function {function} is not translated; " in str(refused.value) and len(str(refused.value)) < 200
+
+
+def test_the_message_for_an_unknown_function_names_those_that_are_alike() -> None:
+    with pytest.raises(InvalidSql, match=r"did you mean format_date or format_datetime\?"):
+        translate("SELECT formt_date(a) FROM s", "bigquery", "query", DialectOptions("iot"))
+
+
 def test_every_function_has_a_case() -> None:
     texts: dict[str, str] = {}
     for case in [*CASES, *APPROXIMATE]:

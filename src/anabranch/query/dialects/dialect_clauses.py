@@ -10,6 +10,8 @@ from anabranch.query.dialects.windows import ABBREVIATED_UNITS, UNITS_US, Dialec
 
 SESSION_CALL: Final = "SESSIO_"
 """Stands for SESSION before a bracket, because SESSION is a keyword to the parser of Flink's SQL."""
+ROWS_INSTEAD: Final = "write a statement in the store's own SQL, with explode(…) in a pipeline or unnest(…) in a query"
+"""In place of a function of which the rows are joined."""
 _NEAREST: Final = "use TUMBLE, HOP or SESSION"
 
 
@@ -105,7 +107,7 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
         while kind == "SESSION" and len(arguments) > 1 and text.word(arguments[1][0]) != "DESCRIPTOR":
             arguments[:2] = [(arguments[0][0], arguments[1][1])]  # the columns of PARTITION BY
         if kind not in ("TUMBLE", "HOP", "SESSION"):
-            raise text.error(f"windows of {kind} are not supported; {_NEAREST}", at + 2)
+            raise text.error(_no_window(text, at), at + 2)
         if any(text.word(first + 1) == "=" or text.words(first + 1, "=", ">") for first, _ in arguments):
             raise text.error("named arguments are not supported; pass them by position", arguments[0][0])
         if len(arguments) != (4 if kind == "HOP" else 3):
@@ -129,6 +131,15 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
     while (at := text.find("SESSION", "(")) is not None:
         text.put(at, at, SESSION_CALL)
         del text.tokens[at]
+
+
+def _no_window(text: StatementText, at: int) -> str:
+    """What to say of `TABLE(f(x))` at an index, which is none of the windows."""
+    name = text.tokens[at + 2].text
+    if name.upper() == "CUMULATE":
+        return f"windows of {name} are not supported; {_NEAREST}"
+    what = f"LATERAL TABLE({name}(…))" if text.word(at - 1) == "LATERAL" else f"the function {name} as a table"
+    return f"{what} is not translated; {ROWS_INSTEAD}"
 
 
 def _partitioned(text: StatementText, table: tuple[int, int], kind: str, found: Found) -> tuple[int, int]:

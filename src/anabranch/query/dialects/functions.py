@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from anabranch.query.dialects.dialect_clauses import ROWS_INSTEAD
 from anabranch.query.dialects.quantiles import is_aggregate_over
 from anabranch.query.dialects.written_calls import CALL_KINDS, CALLS, name_of
 
@@ -65,8 +66,11 @@ FUNCTIONS: Final[dict[str, type[exp.Expr]]] = {
     "variance": exp.Variance,
 }
 _KINDS: Final = tuple(FUNCTIONS.values())
+_ALIKE_MAX: Final = 3
+_PAGE: Final = "docs/reference/dialects.md"
 _QUANTILE: Final = "write kll_sketch_agg_double(…) in a statement in the store's own SQL"
 _INSTEAD: Final[dict[type[exp.Expr], str]] = {
+    **dict.fromkeys((exp.Unnest, exp.Explode, exp.Posexplode), ROWS_INSTEAD),
     **dict.fromkeys((exp.ApproxQuantile, exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _QUANTILE),
     exp.DateTrunc: "write the function that truncates a timestamp, such as TIMESTAMP_TRUNC in BigQuery or DATETRUNC in Azure",
 }
@@ -85,6 +89,8 @@ _PARTS: Final[dict[type[exp.Expr], str]] = {
 def unsupported(tree: exp.Expr, text: str, dialect: str, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
     """The first part that is not translated, and what to say of it; None if there is none. `text` is what was parsed."""
     for node in tree.walk():
+        if isinstance(node, exp.Lateral) and not isinstance(node.this, exp.Query):
+            return node, f"a function as a table is not translated; {ROWS_INSTEAD}"
         if (message := _PARTS.get(type(node))) is not None:
             return node, message
         if isinstance(node, exp.Table | exp.TableFromRows) and not isinstance(node.this, exp.Identifier):
@@ -122,5 +128,7 @@ def _instead(node: exp.Expr, dialect: str) -> str:
     if (instead := _INSTEAD.get(type(node))) is not None:
         return instead
     known = sorted({*FUNCTIONS, *map(str.lower, CALLS[dialect])})
-    alike = get_close_matches(_parsed_name(node), known, n=1)
-    return f"did you mean {alike[0]}?" if alike else f"expected one of {', '.join(known)}"
+    alike = get_close_matches(_parsed_name(node), known, n=_ALIKE_MAX)
+    # A list of all functions is so long that its reader never sees the place of the error, which comes last.
+    meant = f"did you mean {' or '.join(alike)}? " if alike else ""
+    return f"{meant}{_PAGE} lists those that are"
