@@ -238,6 +238,16 @@ QUERIES = [
         """SELECT device, count(*) FILTER (celsius > 3), try_cast(note AS BIGINT), date_trunc('minute', "at")
            FROM iot.sensors WHERE note LIKE '%1%' GROUP BY 1, 3, 4""",
     ),
+    *(
+        (
+            dialect,
+            f"SELECT device, {function}(celsius > 3) AS n, SUM(CASE WHEN celsius > 3 THEN 1 ELSE 0 END) AS m FROM sensors GROUP BY device",
+            "SELECT device, count(*) FILTER (celsius > 3), count(*) FILTER (celsius > 3) FROM iot.sensors GROUP BY 1",
+        )
+        for dialect, function in (
+            *(("bigquery", "COUNTIF"), ("snowflake", "COUNT_IF"), ("trino", "count_if"), ("ksqldb", "COUNTIF")),
+        )
+    ),
     (
         "bigquery",
         "SELECT device, celsius / 2, STARTS_WITH(note, '1') FROM sensors",

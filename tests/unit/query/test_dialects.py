@@ -53,6 +53,44 @@ def test_a_query_has_the_same_result(dialect: str, text: str, same: str, databas
     assert found and sorted(map(repr, found)) == sorted(map(repr, database.sql(same).fetchall()))
 
 
+@pytest.mark.parametrize(
+    ("dialect", "aggregate", "kind", "result"),
+    [
+        ("bigquery", "COUNTIF(celsius > 3)", "BIGINT", 97),
+        ("bigquery", "COUNTIF(DISTINCT celsius > 3)", "BIGINT", 1),
+        ("bigquery", "COUNTIF(note IS NULL)", "BIGINT", 0),
+        ("snowflake", "COUNT_IF(celsius > 3)", "BIGINT", 97),
+        ("trino", "count_if(celsius > 3) FILTER (WHERE device = 'd0')", "BIGINT", 33),
+        ("trino", "sum(1) FILTER (WHERE device = 'd0')", "BIGINT", 34),
+        ("flink", "SUM(CASE WHEN celsius > 3 THEN 1 ELSE 0 END)", "BIGINT", 97),
+        ("flink", "SUM(CAST(note AS INT) * 2 + 1)", "BIGINT", 690),
+        ("azure", "SUM(LEN(note))", "BIGINT", 100),
+        ("ksqldb", "SUM(INSTR(device, '1'))", "BIGINT", 66),
+        ("bigquery", "SUM(DISTINCT CAST(note AS INT64))", "BIGINT", 21),
+        ("bigquery", "SUM(IF(celsius > 3, 1, NULL))", "BIGINT", 97),
+        ("bigquery", "SUM(COALESCE(CAST(note AS INT64), 0))", "BIGINT", 295),
+        ("materialize", "sum(note::int)", "BIGINT", 295),
+        ("risingwave", "sum(length(note))", "BIGINT", 100),
+        # Decimals of 38 digits there.
+        ("risingwave", "sum(note::bigint)", "HUGEINT", 295),
+        ("snowflake", "SUM(CASE WHEN celsius > 3 THEN 1 ELSE 0 END)", "HUGEINT", 97),
+        ("trino", "sum(floor(celsius / 2e0))", "DOUBLE", 3050.0),
+    ],
+)
+def test_an_aggregate_has_the_type_of_its_system(
+    dialect: str, aggregate: str, kind: str, result: object, database: duckdb.DuckDBPyConnection
+) -> None:
+    found = database.sql(translate(f"SELECT {aggregate} AS v FROM sensors", dialect, "query", OPTIONS).rstrip(";\n"))
+    assert ([str(each) for each in found.types], found.fetchall()) == ([kind], [(result,)])
+
+
+def test_an_aggregate_over_neighbours_has_the_type_of_its_system(database: duckdb.DuckDBPyConnection) -> None:
+    text = "SELECT COUNTIF(celsius > 3) OVER (PARTITION BY CAST(note AS INT64)) AS n, SUM(1) OVER (PARTITION BY device) AS m FROM sensors"
+    found = database.sql(translate(text, "bigquery", "query", OPTIONS).rstrip(";\n"))
+    assert [str(each) for each in found.types] == ["BIGINT", "BIGINT"]
+    assert {row[1] for row in found.fetchall()} == {33, 34}
+
+
 @pytest.mark.parametrize(("dialect", "text", "line", "char", "message"), REFUSED)
 def test_what_has_no_translation_is_refused_at_its_place(
     dialect: str, text: str, line: int | None, char: int | None, message: str

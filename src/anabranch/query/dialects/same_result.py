@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from anabranch.query.dialects.aggregates import count_if, sum_of_integers
 from anabranch.query.dialects.calls import NotTranslated, sql_of
 from anabranch.query.dialects.substrings import end_of_text, refusal, substring
 from anabranch.query.dialects.texts import trim
@@ -194,23 +195,16 @@ def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
     return isinstance(node, _FRACTIONAL)
 
 
+_REWRITTEN: Final[tuple[type[exp.Expr], ...]] = (
+    *(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, exp.Left, exp.Right),
+    *(exp.CountIf, exp.Sum),
+    *CALL_KINDS,
+)
+
+
 def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
     """Write casts, calls and truncations so that they have the dialect's result. Raises NotTranslated, with its `node`."""
-    for node in reversed(
-        list(
-            tree.find_all(
-                exp.Cast,
-                exp.Trim,
-                exp.Extract,
-                exp.Interval,
-                exp.Substring,
-                exp.TimestampTrunc,
-                exp.Left,
-                exp.Right,
-                *CALL_KINDS,
-            )
-        )
-    ):  # the inner ones first
+    for node in reversed(list(tree.find_all(*_REWRITTEN))):  # the inner ones first
         try:
             _rewrite_node(node, dialect, pipeline=pipeline)
         except NotTranslated as refused:
@@ -246,6 +240,12 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         case exp.Left() | exp.Right():
             if (written := end_of_text(node, dialect, pipeline=pipeline)) is not None:
                 node.replace(exp.Var(this=written))
+        case exp.CountIf():
+            if not pipeline:
+                count_if(node)
+        case exp.Sum():
+            if not pipeline:
+                sum_of_integers(node, dialect)
         case _:
             write_call(node, dialect, pipeline=pipeline)
 
