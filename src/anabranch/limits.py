@@ -83,6 +83,7 @@ QUERY_QUEUE_S: Final = 10.0  # how long a further one waits for its turn
 QUERY_MEMORY_BYTES: Final = 1024 * MIB  # of one query of a broker
 QUERY_SPILL_BYTES: Final = 4096 * MIB  # on disk, of one query of a broker
 QUERY_S_MAX: Final = 300.0  # time of one query of a broker, until its last row is taken
+TRANSLATION_S_MAX: Final = 10.0  # time of translating the SQL of another system, in a broker
 QUERY_MEMORY_BYTES_MIN: Final = 16 * MIB  # DuckDB can't run a query with less
 INFLUX_PROBLEMS_MAX: Final = 10  # that the answer to a write names
 INFLUXQL_STATEMENTS_MAX: Final = 100  # of one request

@@ -110,6 +110,7 @@ def refused(line: Line, *arguments: object, stdin: str | bytes = b"") -> str:
 READERS: Final[Mapping[str, Sequence[str]]] = {
     "validate": ("queries", "validate", "F"),
     "deploy": ("queries", "deploy", "q", "F"),
+    "deploy of a dialect": ("queries", "deploy", "q", "F", "--dialect", "trino"),
     "deploy again": ("queries", "deploy", "good", "F"),
     "upgrade": ("queries", "upgrade", "good", "F"),
     "plan": ("queries", "upgrade", "good", "F", "--plan"),

@@ -116,3 +116,16 @@ def test_keys_that_do_not_sign(sensors: Line, folder: Path) -> None:
     assert "all users may read the private key" in sensors.refused(*sign, "alice.pem")
     assert "is not a public key" in sensors.refused("queries", "trust", "scores.sql")
     assert "pass a key to add, or --remove" in sensors.refused("queries", "trust", "alice.pub", "--remove", "alice")
+
+
+def test_the_translation_of_a_file_is_what_is_signed(sensors: Line, folder: Path) -> None:
+    Path("job.sql").write_text("INSERT INTO iot.hot SELECT device FROM iot.sensors WHERE celsius > 30;")
+    sensors("queries", "trust", "alice.pub")
+    sensors("queries", "sign", "job.sql", "--key", "alice.pem", "--dialect", "flink")
+    signed = ("--signature", "job.sql.sig")
+    sensors("queries", "deploy", "hot", "job.sql", "--dialect", "flink", *signed)
+    (version,) = sensors("queries", "versions", "hot", "--json").json
+    Path("translated.sql").write_text(version["text"])
+    sensors("queries", "deploy", "again", "translated.sql", *signed)
+    other = sensors.refused("queries", "deploy", "other", "job.sql", "--dialect", "trino", "--signature", "none.sig")
+    assert "none.sig" in other

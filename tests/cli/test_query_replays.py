@@ -43,6 +43,26 @@ def test_a_replay_is_begun_without_waiting_and_dropping_asks(store: ab.Store, tm
     assert "is being replayed by 'means-replay-2'" in line.refused(*verb)
 
 
+def test_a_file_of_another_system_is_deployed_as_its_translation(store: ab.Store, tmp_path: Path) -> None:
+    line, file, template = Line(Path(store.url)), tmp_path / "job.sql", tmp_path / "plain.sql"
+    file.write_text("INSERT INTO out.hot SELECT n FROM iot.numbers WHERE n > 3;")
+    translated = "CREATE STREAM out.hot AS\nSELECT\n  n\nFROM STREAM iot.numbers\nWHERE\n  n > 3;\n"
+    line("queries", "deploy", "hot", file, "--dialect", "flink")
+    assert [each.text for each in store.queries.versions("hot")] == [translated]
+    template.write_text(translated)
+    line("queries", "deploy", "hot", template)
+    assert store.queries.get("hot").version == 1, "it is the same"
+    planned = line("queries", "upgrade", "hot", file, "--dialect", "flink", "--plan", "--json").json
+    assert [each["target"] for each in planned["statements"]] == ["out/hot"]
+    file.write_text("SELECT n\nFROM iot.numbers")
+    for verb in (("deploy", "hot"), ("upgrade", "hot"), ("validate",)):
+        refused = line.refused("queries", *verb, file, "--dialect", "flink")
+        assert refused.startswith("line 1: a pipeline must write to a stream")
+    line("queries", "save-template", "kept", template)
+    assert "a template has none" in line.refused("queries", "deploy", "x", "--template", "kept", "--dialect", "flink")
+    assert "expected one of flink" in line.refused("queries", "deploy", "x", file, "--dialect", "oracle")
+
+
 def test_a_deletion_with_results_names_all_streams_that_the_query_made(store: ab.Store) -> None:
     line, schema = Line(Path(store.url)), pa.schema([("n", pa.int64())])
     store.scopes.create("out")

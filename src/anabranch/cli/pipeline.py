@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,7 +22,7 @@ from anabranch.cli.statement_options import (
     StartFromOption,
     confirm_replace,
     parse_starts,
-    read_statements,
+    translated_statements,
 )
 from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
@@ -67,12 +66,6 @@ _Collect = Annotated[
 _Form = Annotated[
     Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")
 ]
-
-
-def _translated(file: Path, dialect: str) -> str:
-    from anabranch.query.dialects.translate import translate
-
-    return translate(read_statements(file), dialect, "pipeline")
 
 
 _STOPPING = "stopping after the micro-batch in progress; a second signal ends it at once"
@@ -144,7 +137,7 @@ def run(
         confirm_replace("pipeline", name or file.stem, start, replace=replace, yes=yes)
         pipeline = start_pipeline(
             opened,
-            file if dialect is None else _translated(file, dialect),
+            file if dialect is None else translated_statements(file, dialect),
             name=name or file.stem,
             once=once,
             flush=flush,

@@ -54,12 +54,26 @@ def read_statements(file: Path) -> str:
     return read_text(file, what="the file of statements", bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
 
 
-def statements_of(store: Store, file: Path | None, template: str | None) -> str:
-    """Returns the text of a file of statements or of a template, of which one is given. Raises InvalidArgument,
-    TemplateNotFound."""
+def translated_statements(file: Path, dialect: str | None) -> str:
+    """Returns the text of a file of statements, translated if it is in a `dialect`. Raises InvalidArgument, InvalidSql."""
+    text = read_statements(file)
+    if dialect is None:
+        return text
+    from anabranch.query.dialects.translate import translate
+
+    return translate(text, dialect, "pipeline")
+
+
+def statements_of(store: Store, file: Path | None, template: str | None, dialect: str | None) -> str:
+    """Returns the text of a file of statements, translated if it is in a `dialect`, or of a template, of which one is given.
+    Raises InvalidArgument, InvalidSql, TemplateNotFound."""
     if (file is None) == (template is None):
         raise InvalidArgument("pass either a file of statements or --template")
-    return read_statements(file) if file is not None else store.templates.get(str(template)).text
+    if file is not None:
+        return translated_statements(file, dialect)
+    if dialect is not None:
+        raise InvalidArgument("--dialect is that of a file of statements; a template has none")
+    return store.templates.get(str(template)).text
 
 
 def parse_starts(store: Store, texts: Sequence[str] | None) -> list[Place] | None:

@@ -14,8 +14,8 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Final
+from dataclasses import asdict, replace
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -25,11 +25,12 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.messages import over_time
 from anabranch.query.sandbox import QueryLimits
-from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, REQUEST, SCHEMA
+from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, REQUEST, SCHEMA, TEXT
 from anabranch.store import Store
 from anabranch.store.addresses import MEMORY
 from anabranch.wire.errors import error_from_json
 
+Form: TypeAlias = Literal["query", "pipeline"]
 _READ_BYTES: Final = 1 << 20
 _POLL_S: Final = 0.5
 _START_S: Final = 30.0
@@ -127,11 +128,14 @@ class IsolatedResult:
     """The result of a query that runs in another process: batches of one schema, read once, in order. `close` ends the
     query; exhausting the result does so too."""
 
-    def __init__(self, queries: IsolatedQueries, process: _Process, over: Callable[[], bool]) -> None:
+    def __init__(
+        self, queries: IsolatedQueries, process: _Process, over: Callable[[], bool], limits_: QueryLimits
+    ) -> None:
         self._queries = queries
         self._process: _Process | None = process
         self._over = over
-        self._deadline = queries.deadline()
+        self._limits = limits_
+        self._deadline = queries.deadline(limits_)
         self.schema: pa.Schema = pa.schema([])
         self.parameters = 0
 
@@ -147,6 +151,20 @@ class IsolatedResult:
         assert kind == SCHEMA
         self.parameters = int.from_bytes(body[:4], "little")
         self.schema = pa.ipc.read_schema(pa.py_buffer(body[4:]))
+
+    def text(self, request: Mapping[str, object]) -> str:
+        """Send a request that a text answers, and return it. There are no batches then."""
+        try:
+            assert self._process is not None
+            self._process.send(json.dumps(request).encode())
+            kind, body = self._next()
+            assert kind == TEXT
+            kind, _ = self._next()
+            assert kind == DONE
+            self._release()
+            return body.decode()
+        finally:
+            self.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -172,7 +190,7 @@ class IsolatedResult:
         try:
             kind, body = self._process.receive(self._deadline, self._over)
         except TimeoutError:
-            raise over_time(self._queries.limits) from None
+            raise over_time(self._limits) from None
         if kind == FAILED:
             self._release()
             error = error_from_json(json.loads(body))
@@ -211,15 +229,29 @@ class IsolatedQueries:
         first row of `parameters` holds their values. `over` is called twice a second at least, and ends the query.
 
         Raises InvalidSql, QueryLimitExceeded, RateLimited if too many queries run."""
-        result = IsolatedResult(self, self._take(), over)
+        result = IsolatedResult(self, self._take(), over, self.limits)
         encoded = None if parameters is None else b64encode(_as_stream(parameters.slice(0, 1))).decode()
         named = {str(name): stream for name, stream in streams.items()}
         result.start({"sql": sql, "streams": named, "parameters": encoded, "describe": describe})
         return result
 
-    def deadline(self) -> float:
+    def translate(self, sql: str, dialect: str, form: Form, over: Callable[[], bool] = lambda: False) -> str:
+        """See `anabranch.query.dialects.translate.translate`, which may take exponential time. Raises also QueryLimitExceeded
+        after `limits.TRANSLATION_S_MAX`, and RateLimited."""
+        bounded = replace(self.limits, seconds=limits.TRANSLATION_S_MAX)
+        result = IsolatedResult(self, self._take(), over, bounded)
+        try:
+            return result.text({"translate": sql, "dialect": dialect, "form": form})
+        except QueryLimitExceeded as exc:
+            raise QueryLimitExceeded(
+                f"the SQL could not be translated within {limits.TRANSLATION_S_MAX:g} s and the memory that a query may use; "
+                "write it with less nesting",
+                exc.limit,
+            ) from exc
+
+    def deadline(self, limits_: QueryLimits) -> float:
         """The end of a query that starts now, on the monotonic clock."""
-        return self._store.runtime.clock.monotonic() + (self.limits.seconds or limits.QUERY_S_MAX)
+        return self._store.runtime.clock.monotonic() + (limits_.seconds or limits.QUERY_S_MAX)
 
     def _take(self) -> _Process:
         deadline = self._store.runtime.clock.monotonic() + limits.QUERY_QUEUE_S

@@ -22,7 +22,7 @@ from anabranch.model.names import StreamName
 from anabranch.query import no_pandas as no_pandas  # before the engine
 from anabranch.query.engine import Query
 from anabranch.query.sandbox import QueryDatabase, QueryLimits
-from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, SCHEMA
+from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, SCHEMA, TEXT
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store, connect
 from anabranch.wire.errors import error_to_json
@@ -74,6 +74,12 @@ def _opened_ahead(limits: QueryLimits) -> QueryDatabase | None:
 def _serve(
     store: Store, limits: QueryLimits, opened: QueryDatabase | None, request: dict[str, Any], outgoing: BinaryIO
 ) -> None:
+    if "translate" in request:
+        from anabranch.query.dialects.translate import translate  # most queries need none
+
+        text = translate(request["translate"], request["dialect"], request["form"])
+        _send(outgoing, TEXT, text.encode())
+        return
     allowed = {StreamName.parse(name): StreamId(stream) for name, stream in request["streams"].items()}
     with Query(store, limits=limits, allowed=allowed, opened=opened) as query:
         if request["describe"]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-__all__ = ["BATCH", "DONE", "FAILED", "HEADER", "REQUEST", "SCHEMA"]
+__all__ = ["BATCH", "DONE", "FAILED", "HEADER", "REQUEST", "SCHEMA", "TEXT"]
 
 HEADER: Final = struct.Struct("<cI")
 REQUEST: Final = b"Q"
 SCHEMA: Final = b"S"  # with the number of parameters in the first 4 bytes
 BATCH: Final = b"B"
+TEXT: Final = b"T"
 DONE: Final = b"D"
 FAILED: Final = b"F"

@@ -12,28 +12,18 @@ from anabranch import limits
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidName, InvalidSql
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.query.isolated import IsolatedQueries, IsolatedResult
+from anabranch.query.isolated import Form, IsolatedQueries, IsolatedResult
 from anabranch.query.messages import unknown_table
 from anabranch.query.names import lists_tables, named_streams
 from anabranch.query.sandbox import QueryLimits
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 
-__all__ = ["BROKER_QUERY_LIMITS", "CallersQueries", "in_duckdb", "one_row"]
+__all__ = ["BROKER_QUERY_LIMITS", "CallersQueries", "one_row"]
 
 BROKER_QUERY_LIMITS: Final = QueryLimits(
     memory_bytes=limits.QUERY_MEMORY_BYTES, spill_bytes=limits.QUERY_SPILL_BYTES, seconds=limits.QUERY_S_MAX
 )
-
-
-def in_duckdb(sql: str, dialect: str | None) -> str:
-    """The SQL of another system as DuckDB's; without a dialect it is DuckDB's. Raises InvalidSql, with the line, for syntax
-    that has no translation, InvalidArgument for an unknown dialect."""
-    if dialect is None:
-        return sql
-    from anabranch.query.dialects.translate import translate  # it takes a moment to import
-
-    return translate(sql, dialect, "query")
 
 
 def one_row(values: Sequence[Any]) -> pa.Table | None:
@@ -59,6 +49,14 @@ class CallersQueries:
     def close(self) -> None:
         """End the processes; queries that run end with an error. A second call is harmless."""
         self.isolated.close()
+
+    def translated(
+        self, sql: str, dialect: str | None, form: Form = "query", *, over: Callable[[], bool] = lambda: False
+    ) -> str:
+        """The SQL of another system as DuckDB's, or as statements of a `pipeline`; without a dialect it is that already.
+        `over` as in `run`. Raises InvalidSql, with the line, for syntax that has no translation, InvalidArgument for an
+        unknown dialect, QueryLimitExceeded, RateLimited."""
+        return sql if dialect is None else self.isolated.translate(sql, dialect, form, over)
 
     def run(
         self,

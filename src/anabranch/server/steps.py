@@ -24,7 +24,7 @@ from anabranch.server.atomic_run import Together
 from anabranch.server.broker import Broker
 from anabranch.server.calls import Served
 from anabranch.server.events.row_encoder import encode_results
-from anabranch.server.queries import CallersQueries, in_duckdb, one_row
+from anabranch.server.queries import CallersQueries, one_row
 from anabranch.wire.steps import Run, RunStep, parse_run, resolve
 from anabranch.wire.values import from_json, to_bytes, to_json
 from anabranch.wire.verbs import QUERY, checked_arguments
@@ -160,9 +160,10 @@ class _Running:
 
     def _rows(self, sql: str, dialect: str | None = None, parameters: Sequence[Any] | None = None) -> list[Any]:
         """The rows of a query, as `encode_results` writes them, within the time of the run."""
-        text, given = in_duckdb(sql, dialect), one_row(parameters or ())
+        given = one_row(parameters or ())
         found, size = list[Any](), self._bytes
         try:
+            text = self._queries.translated(sql, dialect, over=self._is_over)
             result = self._queries.run(self._principal, text, parameters=given, over=self._is_over)
             with closing(result):
                 for batch in result:
@@ -195,7 +196,7 @@ class _Running:
     def _authorize(self, step: RunStep, arguments: Mapping[str, Any]) -> None:
         if step.verb is QUERY:
             given = checked_arguments(QUERY, arguments)
-            self._queries.authorize(self._principal, in_duckdb(given["sql"], given.get("dialect")))
+            self._queries.authorize(self._principal, self._queries.translated(given["sql"], given.get("dialect")))
         for need in step.verb.needs(checked_arguments(step.verb, arguments)):
             calls.authorize(self._broker, self._principal, need, step.verb.name)
 

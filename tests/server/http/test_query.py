@@ -94,6 +94,24 @@ def test_sql_of_another_system_is_translated_and_refused_at_its_line(http: httpx
     assert "a query can't write to a stream" in writes.json()["detail"]
 
 
+ENDLESS = f"SELECT {'ARRAY[' * 24}1{']' * 24} FROM iot.sensors"  # each bracket doubles the time of its parser
+
+
+def test_a_translation_that_takes_too_long_is_ended(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRANSLATION_S_MAX", 1.0)
+    queries = fronts_of(monkeypatch)
+    job = f"INSERT INTO iot.raw {ENDLESS}"
+    for answer in (
+        ask(http, ENDLESS, dialect="trino"),
+        http.post("/v1/run", json={"steps": [{"call": "query", "arguments": {"sql": ENDLESS, "dialect": "trino"}}]}),
+        http.put("/v1/queries/endless", json={"sql": job, "dialect": "trino"}),
+    ):
+        assert answer.json()["code"] == "query_limit_exceeded", answer.text
+        assert "could not be translated within 1 s" in answer.json()["detail"]
+        assert queries[0]._used == 0
+    assert ask(http, "SELECT count(*) AS n FROM iot.sensors", dialect="trino").json()["rows"] == [{"n": 6}]
+
+
 def test_sums_of_integers_are_numbers_as_far_as_they_fit(http: httpx.Client) -> None:
     sums = "SELECT sum(count) AS n, sum(1.5) AS d FROM iot.sensors"
     assert ask(http, sums).json()["rows"] == [{"n": 15, "d": "9.0"}]

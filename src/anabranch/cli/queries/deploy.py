@@ -31,6 +31,7 @@ from anabranch.cli.statement_options import (
     parse_starts,
     statements_of,
 )
+from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import MissingExtra
 
@@ -85,6 +86,7 @@ def deploy(
     name: NameArgument,
     file: FileOrTemplateArgument = None,
     template: TemplateOption = None,
+    dialect: DialectOption = None,
     param: ParamOption = None,
     trigger: _Trigger = "1s",
     start: _Start = True,
@@ -112,19 +114,22 @@ def deploy(
 
     A host takes a query only if it has the processors and the memory that it needs; `queries show` says what is missing.
 
+    With --dialect the file is in the SQL of another system, as in `anabranch query translate`; the version has the translation.
+
     Wheels, modules and resources are a part of the version: they are kept with it, and a rollback restores them too.
 
     Examples:
 
       anabranch queries deploy means means.sql
       anabranch queries deploy means means.sql --standby hot
+      anabranch queries deploy job job.sql --dialect flink
       anabranch queries deploy means means.sql --group billing --cpus 0.5 --memory 1GB
       anabranch queries deploy hot --template threshold_alert --param source=iot/sensors --param target=iot/hot --param key=device --param time=at --param value=celsius --param above=30
       anabranch queries deploy scores scores.sql --wheel scoring-1.0-py3-none-any.whl --resource model.json
       anabranch queries deploy means means.sql --param size='1 minute' --from -1d --replace --yes
     """
     with open_store(store) as opened:
-        text, parameters = statements_of(opened, file, template), parse_pairs(param, "a parameter")
+        text, parameters = statements_of(opened, file, template, dialect), parse_pairs(param, "a parameter")
         files = read_files(wheel, wasm, resource)
         _check(opened, name, text, parameters, files or {}, restarts=start_from is not None)
         confirm_replace("query", name, start_from, replace=replace, yes=yes)

@@ -10,7 +10,8 @@ import typer
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_json, print_note
 from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
-from anabranch.cli.statement_options import FileArgument, ParamOption, read_statements
+from anabranch.cli.statement_options import FileArgument, ParamOption, translated_statements
+from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 
@@ -27,6 +28,7 @@ def sign(
     wasm: WasmOption = None,
     resource: ResourceOption = None,
     param: ParamOption = None,
+    dialect: DialectOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where it is written. Default: FILE.sql.sig.")
     ] = None,
@@ -46,7 +48,7 @@ def sign(
     from anabranch.deployments.signatures import sign_query
 
     files = check_files(read_files(wheel, wasm, resource) or {})
-    text = sign_query(key, read_statements(file), parse_pairs(param, "a parameter"), files)
+    text = sign_query(key, translated_statements(file, dialect), parse_pairs(param, "a parameter"), files)
     target = out or file.with_name(f"{file.name}.sig")
     try:
         target.write_text(f"{text}\n", encoding="utf-8")

@@ -29,6 +29,7 @@ from anabranch.cli.statement_options import (
     parse_starts,
     statements_of,
 )
+from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import HEAD
@@ -64,6 +65,7 @@ def upgrade(
     name: NameArgument,
     file: FileOrTemplateArgument = None,
     template: TemplateOption = None,
+    dialect: DialectOption = None,
     param: ParamOption = None,
     trigger: _Trigger = None,
     plan_only: PlanOption = False,
@@ -101,7 +103,10 @@ def upgrade(
     if not replay and not (keep and wait):
         raise InvalidArgument("--drop and --no-wait require --replay")
     with open_store(store) as opened:
-        text, parameters = statements_of(opened, file, template), parse_pairs(param, "a parameter") if param else None
+        text, parameters = (
+            statements_of(opened, file, template, dialect),
+            parse_pairs(param, "a parameter") if param else None,
+        )
         files = read_files(wheel, wasm, resource)
         if plan_only:
             print_plan(upgrade_plan(opened, name, text, parameters, files), as_json)

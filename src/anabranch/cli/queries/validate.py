@@ -11,12 +11,14 @@ from anabranch.cli.query_files import (
     read_files,
 )
 from anabranch.cli.statement_options import FileOrTemplateArgument, ParamOption, TemplateOption, statements_of
+from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
 
 
 def validate(
     file: FileOrTemplateArgument = None,
     template: TemplateOption = None,
+    dialect: DialectOption = None,
     param: ParamOption = None,
     wheel: WheelOption = None,
     wasm: WasmOption = None,
@@ -36,7 +38,7 @@ def validate(
     from anabranch.remote.address import is_broker
 
     with open_store(store) as opened:
-        text, parameters = statements_of(opened, file, template), parse_pairs(param, "a parameter")
+        text, parameters = statements_of(opened, file, template, dialect), parse_pairs(param, "a parameter")
         files = read_files(wheel, wasm, resource) or {}
         if is_broker(opened.url):
             found = opened.queries.validate(text, parameters=parameters, files=files)

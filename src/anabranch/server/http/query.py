@@ -22,7 +22,7 @@ from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal, problem_of, problem_response
 from anabranch.server.http.query_result import ENCODERS, ResultEncoder
 from anabranch.server.http.read import TYPES, wanted_form
-from anabranch.server.queries import in_duckdb, one_row
+from anabranch.server.queries import one_row
 from anabranch.wire.hints import conform
 from anabranch.wire.values import parse_bytes
 
@@ -152,9 +152,13 @@ class QueryResponse(Response):
             raise
 
     def _open(self) -> IsolatedResult:
-        asked = self._asked
-        sql, parameters = in_duckdb(asked.sql, asked.dialect), one_row(asked.parameters)
-        return self._front.queries.run(self._call.principal, sql, parameters=parameters, over=lambda: self._gone)
+        asked, queries = self._asked, self._front.queries
+        parameters = one_row(asked.parameters)
+        sql = queries.translated(asked.sql, asked.dialect, over=self._is_over)
+        return queries.run(self._call.principal, sql, parameters=parameters, over=self._is_over)
+
+    def _is_over(self) -> bool:
+        return self._gone
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

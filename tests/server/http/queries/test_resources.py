@@ -289,7 +289,7 @@ def test_a_query_is_deleted_at_once_or_by_its_host(http: httpx.Client, store: St
     [
         ({}, "SQL as 'sql'"),
         ([], "as a JSON object"),
-        ({"sql": SQL, "text": "x"}, "'text' is not expected here; what may be given: 'sql', 'template'"),
+        ({"sql": SQL, "text": "x"}, "'text' is not expected here; what may be given: 'sql', 'dialect', 'template'"),
         ({"sql": 1}, "argument 'text'"),
         ({"sql": SQL, "trigger": "soon"}, "not a duration"),
         ({"sql": SQL, "from": []}, "'from' is a place"),
@@ -318,6 +318,41 @@ def test_other_requests_that_can_not_be_meant_are_refused(http: httpx.Client, st
         assert http.post(f"/v1/queries/none/{path}").json()["code"] == "query_not_found"
     for path in ("", "/versions", "/progress", "/logs"):
         assert http.get(f"/v1/queries/none{path}").json()["code"] == "query_not_found"
+
+
+FLINK = "INSERT INTO out.warm SELECT device, celsius FROM iot.sensors WHERE celsius > 20;"
+CREATED = "CREATE STREAM out.warm AS\nSELECT\n  device,\n  celsius\nFROM STREAM iot.sensors\nWHERE\n  celsius > 20;\n"
+
+
+def test_sql_of_another_system_is_deployed_as_its_translation(http: httpx.Client, store: Store) -> None:
+    assert http.put(MEANS, json={"sql": FLINK, "dialect": "flink"}).status_code == 201
+    assert http.put(MEANS, content=FLINK, params={"dialect": "flink"}).json()["version"] == 1, "it is the same"
+    assert [each.text for each in store.queries.versions("means")] == [CREATED]
+    begun = http.post(
+        f"{MEANS}/upgrade", json={"sql": f"{FLINK}{FLINK.replace('warm', 'hot')}", "dialect": "flink", "replay": "head"}
+    )
+    assert begun.status_code == 202, begun.text
+    replayed = CREATED.removesuffix("\n") + "\n\n" + CREATED.replace("warm", "hot")
+    assert [each.text for each in store.queries.versions("means-replay-2")] == [replayed]
+
+
+@pytest.mark.parametrize("path", ["", "/upgrade", "/plan"])
+def test_what_has_no_translation_is_refused_at_its_line(http: httpx.Client, path: str) -> None:
+    send = http.post if path else http.put
+
+    def refused(**body: Any) -> str:
+        answer = send(f"{MEANS}{path}", json=body)
+        assert answer.status_code == 400, answer.text
+        return str(answer.json()["detail"])
+
+    assert refused(sql="SELECT device\nFROM iot.sensors", dialect="flink").startswith("line 1: a pipeline must write")
+    assert "line 2: " in refused(sql="INSERT INTO out.x SELECT\n nothing(1) FROM iot.sensors", dialect="flink")
+    assert "expected one of flink" in refused(sql=FLINK, dialect="oracle")
+    assert "'dialect'" in refused(sql=FLINK, dialect=5)
+    assert "'sql'" in refused(dialect="flink")
+    if not path:
+        assert "or 'template'" in refused(template="rollup", dialect="flink")
+    assert http.get(MEANS).status_code == 404
 
 
 def test_a_query_may_begin_some_time_ago(http: httpx.Client, store: Store) -> None:

@@ -20,7 +20,7 @@ from anabranch.server.abandoned import closed_with
 from anabranch.server.broker import Broker
 from anabranch.server.flight.sql.handles import SqlStatement
 from anabranch.server.flight.sql.listings import answer, schema_of
-from anabranch.server.queries import BROKER_QUERY_LIMITS, CallersQueries, in_duckdb
+from anabranch.server.queries import BROKER_QUERY_LIMITS, CallersQueries
 from anabranch.wire.commands import pack, parse
 from anabranch.wire.flight_sql import unpack_sql
 from anabranch.wire.v1 import flight_sql_pb2 as sql
@@ -141,7 +141,7 @@ class FlightSql:
                 raise InvalidArgument(f"{command.DESCRIPTOR.name} is not served: {_NO_CHANGES}")
 
     def _new(self, query: str, dialect: str | None) -> SqlStatement:
-        return SqlStatement(token(self._broker.store.runtime.ids), in_duckdb(query, dialect))
+        return SqlStatement(token(self._broker.store.runtime.ids), self.queries.translated(query, dialect))
 
     def _described(self, principal: Principal, statement: SqlStatement) -> IsolatedResult:
         result = self.queries.run(principal, statement.sql, parameters=statement.table, describe=True)

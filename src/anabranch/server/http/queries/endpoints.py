@@ -35,6 +35,7 @@ _SEVERAL: Final = {"type": "array", "items": TEXT}
 _NEW: Final = (
     KEY,
     query_parameter("param", _SEVERAL, "With SQL as the body: `NAME=VALUE`, the value of a parameter."),
+    query_parameter("dialect", TEXT, "With SQL as the body: the system whose SQL it is, such as `flink`."),
     query_parameter("trigger", TEXT, "With SQL as the body: the time between micro-batches, such as `1s`."),
     query_parameter(
         "from",

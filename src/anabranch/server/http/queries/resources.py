@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -21,6 +22,7 @@ from anabranch.server.http.body import read_body
 from anabranch.server.http.calls import arguments_of, verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.resources import json_response, list_page
+from anabranch.wire.hints import conform
 from anabranch.wire.values import TYPE, parse_bytes
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
 _JSON: Final = "application/json"
 _ARGUMENTS: Final = {
     "sql": "text",
+    "dialect": "dialect",
     "template": "template",
     "parameters": "parameters",
     "trigger": "trigger",
@@ -64,7 +67,19 @@ _ARGUMENTS: Final = {
 """The members of a body, and the arguments of the verbs that they are."""
 _OF_RUN: Final = ("from", "by", "replace")
 _CODE: Final = ("files", "signature")
-_OF_VERSION: Final = ("sql", "template", "parameters", "trigger", "start", "standby", "group", "cpus", "memory", *_CODE)
+_OF_VERSION: Final = (
+    "sql",
+    "dialect",
+    "template",
+    "parameters",
+    "trigger",
+    "start",
+    "standby",
+    "group",
+    "cpus",
+    "memory",
+    *_CODE,
+)
 
 
 async def list_queries(call: HttpCall) -> Response:
@@ -87,11 +102,11 @@ async def put_query(call: HttpCall) -> Response:
     members = _members(parse_bytes(body)) if kind == _JSON else _of_address(call, body)
     arguments = _arguments(call, members, (*_OF_VERSION, *_OF_RUN))
     if (template := arguments.pop("template", None)) is not None:
-        if "text" in arguments:
-            raise InvalidArgument("expected either 'sql' or 'template'")
+        if "text" in arguments or "dialect" in arguments:
+            raise InvalidArgument("expected either 'sql', perhaps with its 'dialect', or 'template'")
         found: QueryTemplate = await verb_result(call, "templates.get", {"name": template})
         arguments["text"] = found.text
-    _sql(arguments)
+    arguments = await _with_text(call, arguments)
     is_new = await call.front.run(lambda: _find(call)) is None
     info = await verb_result(call, "queries.deploy", {**_named(call), **arguments})
     headers = {"Location": f"/v1/queries/{info.name}"} if is_new else None
@@ -128,25 +143,32 @@ async def upgrade_query(call: HttpCall) -> Response:
     answer 202 with the query that does so."""
     members = await arguments_of(call)
     if isinstance(members, Mapping) and members.get("replay") is not None:
-        arguments = _arguments(call, members, ("sql", "parameters", "trigger", "replay", "by", "keep", *_CODE))
+        arguments = _arguments(
+            call, members, ("sql", "dialect", "parameters", "trigger", "replay", "by", "keep", *_CODE)
+        )
+        if "dialect" in arguments:
+            arguments = await _with_text(call, arguments)
         return json_response(query_json(await verb_result(call, "queries.replay", {**_named(call), **arguments})), 202)
-    arguments = _arguments(call, members, ("sql", "parameters", "trigger", *_OF_RUN, *_CODE))
+    arguments = _arguments(call, members, ("sql", "dialect", "parameters", "trigger", *_OF_RUN, *_CODE))
+    arguments = await _with_text(call, arguments)
     if "start_from" in arguments:
         arguments["restart_from"] = arguments.pop("start_from")
-    return json_response(query_json(await verb_result(call, "queries.upgrade", {**_named(call), **_sql(arguments)})))
+    return json_response(query_json(await verb_result(call, "queries.upgrade", {**_named(call), **arguments})))
 
 
 async def plan_upgrade(call: HttpCall) -> Response:
     """What an upgrade would do with each statement."""
-    arguments = _arguments(call, await arguments_of(call), ("sql", "parameters", "files"))
-    found: UpgradePlan = await verb_result(call, "queries.plan", {**_named(call), **_sql(arguments)})
+    arguments = _arguments(call, await arguments_of(call), ("sql", "dialect", "parameters", "files"))
+    arguments = await _with_text(call, arguments)
+    found: UpgradePlan = await verb_result(call, "queries.plan", {**_named(call), **arguments})
     return json_response({"version": found.version, "statements": [asdict(each) for each in found.statements]})
 
 
 async def validate_query(call: HttpCall) -> Response:
     """Check a query without deploying it. The body is as for deploying one; what is not valid is answered as an error."""
-    arguments = _arguments(call, await arguments_of(call), ("sql", "parameters", "files"))
-    return json_response(asdict(await verb_result(call, "queries.validate", _sql(arguments))))
+    arguments = _arguments(call, await arguments_of(call), ("sql", "dialect", "parameters", "files"))
+    arguments = await _with_text(call, arguments)
+    return json_response(asdict(await verb_result(call, "queries.validate", arguments)))
 
 
 async def get_committed_state(call: HttpCall) -> Response:
@@ -248,10 +270,17 @@ def _arguments(call: HttpCall, members: Mapping[str, Any], known: tuple[str, ...
     return found
 
 
-def _sql(arguments: dict[str, Any]) -> dict[str, Any]:
+async def _with_text(call: HttpCall, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, their SQL translated if they name a dialect. Raises InvalidArgument, InvalidSql."""
     if "text" not in arguments:
         raise InvalidArgument("expected the query's SQL as 'sql'")
-    return arguments
+    found = dict(arguments)
+    if (dialect := found.pop("dialect", None)) is not None:
+        sql = conform(found["text"], str, "'sql'")
+        found["text"] = await call.front.run_long(
+            partial(call.front.queries.translated, sql, conform(dialect, str, "'dialect'"), "pipeline")
+        )
+    return found
 
 
 def _places(call: HttpCall, given: Any) -> Any:
@@ -286,7 +315,9 @@ def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
     if places := query.getlist("from"):
         members["from"] = places
     members |= {
-        name: query[name] for name in ("trigger", "by", "standby", "group", "memory", "signature") if name in query
+        name: query[name]
+        for name in ("dialect", "trigger", "by", "standby", "group", "memory", "signature")
+        if name in query
     }
     if "cpus" in query:
         members["cpus"] = _decimal(query["cpus"])

@@ -30,6 +30,10 @@ _STARTING_OVER: Final[Mapping[str, Any]] = {
     },
     "replace": {"type": "boolean", "description": "With `from`: drop the earlier results."},
 }
+_DIALECT: Final = {
+    "type": ["string", "null"],
+    "description": "The system whose SQL it is, such as `flink`; the version has the translation. Default: Anabranch's.",
+}
 QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
     "Queries": page_of("Query"),
     "Query": {
@@ -204,6 +208,7 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
         "description": "With `sql`, or with `template`.",
         "properties": {
             "sql": {"type": "string", "description": "CREATE STREAM statements."},
+            "dialect": _DIALECT,
             "template": {"type": "string", "description": "The name of the template whose statements to deploy."},
             "parameters": TEXTS,
             "trigger": {"type": ["string", "integer"], "examples": ["1s"], "description": "A duration, or µs."},
@@ -237,6 +242,7 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
         "required": ["sql"],
         "properties": {
             "sql": TEXT,
+            "dialect": _DIALECT,
             "parameters": TEXTS,
             "files": _FILES["files"],
         },
@@ -247,6 +253,7 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
         "required": ["sql"],
         "properties": {
             "sql": TEXT,
+            "dialect": _DIALECT,
             "parameters": {"type": "object", "additionalProperties": TEXT, "description": "Default: unchanged."},
             "trigger": {"type": ["string", "integer"], "description": "A duration, or µs. Default: unchanged."},
             **_FILES,
