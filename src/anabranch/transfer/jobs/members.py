@@ -169,6 +169,7 @@ class MembersRun(ABC):
                     more = (current.events - estimated[0], current.bytes - estimated[1])
                     row = replace(row, amount=(row.amount[0] + more[0], row.amount[1] + more[1]))
                     put_job(txn, row)
+                self._total = row.bytes
                 return None if current.state.ended else (current, need_plan(txn, current.id, 0))
 
         return UNCERTAIN.call(self._target.runtime, act)

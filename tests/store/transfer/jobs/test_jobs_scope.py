@@ -64,6 +64,22 @@ def test_one_job_copies_all_streams_of_a_scope_and_its_tags(pair: tuple[Store, S
     assert dict(target.scopes.get("other").tags) == {"a": "b"}
 
 
+def test_progress_counts_what_came_since_a_copy_of_a_scope_began(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    told: list[tuple[int, int]] = []
+
+    def progress(_: str, done: int, total: int) -> None:
+        if not told:
+            with source.writer("s/g") as writer:
+                writer.write(b"g" * 5_000, key="more").result()
+        told.append((done, total))
+
+    source.scopes.copy("s", "u", to=target, window=1, progress=progress)
+    (row,) = target.jobs.list()
+    assert all(done <= total for done, total in told)
+    assert told[-1] == (row.bytes, row.bytes)
+
+
 def test_asked_again_a_copy_of_a_scope_copies_what_is_new_and_changes_nothing_else(pair: tuple[Store, Store]) -> None:
     source, target = pair
     first = source.scopes.copy("s", "u", to=target, request="r")
