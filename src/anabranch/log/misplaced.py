@@ -33,15 +33,15 @@ def count_misplaced(
     before = after = 0
     for segment in view.ordered:
         place = passed.get(segment.id, segment.head)
-        early = _Side(logs, view, segment.id, time, by_event_time=by_event_time, late=True)
-        late = _Side(logs, view, segment.id, time, by_event_time=by_event_time, late=False)
-        before += early.count(segment.head, place) if given else 0
-        after += late.count(place, view.length(segment.id))
+        late = _EventsOnOneSide(logs, view, segment.id, time, by_event_time=by_event_time, late=True)
+        early = _EventsOnOneSide(logs, view, segment.id, time, by_event_time=by_event_time, late=False)
+        before += late.count(segment.head, place) if given else 0
+        after += early.count(place, view.length(segment.id))
     return Misplaced(cut, before, after)
 
 
-class _Side:
-    """Counts events of a segment at or after a time (`late`), or before it."""
+class _EventsOnOneSide:
+    """Counts the events of a segment at or after a time (`late`), or those before it."""
 
     def __init__(
         self,
