@@ -13,13 +13,14 @@ INTERNAL_SCOPE: Final = "_store"  # the scope of the store's own streams, apart 
 
 # A leading underscore marks internal streams; users' names start with a letter or digit.
 _PART = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.\-]{{0,{limits.NAME_CHARS_MAX - 1}}}\Z")
-_RULE = f"a letter (a-z, A-Z) or digit, then also '_', '-' and '.', at most {limits.NAME_CHARS_MAX} characters"
+_RULE = "a letter (a-z, A-Z) or digit, then also '_', '-' and '.', at most {} characters"
+_FULL_RULE = _RULE.format(limits.NAME_CHARS_MAX)
 
 
 def check_scope(scope: str) -> str:
     """Return `scope` if it is a usable scope name, else raise InvalidName."""
     if not isinstance(scope, str) or not _PART.match(scope):
-        raise InvalidName(f"'{scope}' is not a valid scope name: expected {_RULE}")
+        raise InvalidName(f"'{scope!s:.200}' is not a valid scope name: expected {_FULL_RULE}")
     return scope
 
 
@@ -34,9 +35,8 @@ def check_plain_name(name: str, kind: str, *, prefix: str = "", hint: str = "") 
     """Return `name` if it is usable for something of this `kind`, such as a query: with `prefix` before it, it follows the rule
     of a stream's name. `hint` ends the message. Raises InvalidArgument."""
     if not isinstance(name, str) or not _PART.match(name) or not _PART.match(f"{prefix}{name}"):
-        raise InvalidArgument(
-            f"'{name!s:.200}' is not a valid name for a {kind}: expected letters, digits, '_', '-' and '.'{hint}"
-        )
+        rule = _RULE.format(limits.NAME_CHARS_MAX - len(prefix))
+        raise InvalidArgument(f"'{name!s:.200}' is not a valid name for a {kind}: expected {rule}{hint}")
     return name
 
 
@@ -71,7 +71,7 @@ class StreamName:
             raise InvalidName(f"expected a stream name as text, got {type(text).__name__}")
         scope, slash, name = text.partition("/")
         if not slash or not _PART.match(scope) or not _PART.match(name):
-            raise InvalidName(f"'{text}' is not a stream name: expected scope/name, each {_RULE}")
+            raise InvalidName(f"'{text:.200}' is not a stream name: expected scope/name, each {_FULL_RULE}")
         return cls(scope, name)
 
     @property
