@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from anabranch.cli.interrupts import interrupts
+from anabranch.cli.interrupts import deferred, interrupts
 
 
 def test_a_signal_counts_when_nobody_reads_its_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,3 +20,9 @@ def test_a_signal_counts_when_nobody_reads_its_note(monkeypatch: pytest.MonkeyPa
             signal.raise_signal(signal.SIGINT)
         monkeypatch.undo()
     assert interrupted.is_set()
+
+
+def test_a_deferred_signal_counts_also_after_an_error() -> None:
+    with pytest.raises(KeyboardInterrupt), deferred():
+        signal.raise_signal(signal.SIGINT)
+        raise ImportError

@@ -61,16 +61,18 @@ def interrupts(note: str | None = None) -> Iterator[threading.Event]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Ctrl-C and SIGTERM within are acted on at its end. For imports of extension modules, some of which end the process
-    with a stack of C++ if a signal's handler raises within them."""
+    """Ctrl-C and SIGTERM within are acted on at its end, also if that is an error. For imports of extension modules, some of
+    which end the process with a stack of C++ if a signal's handler raises within them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     arrived: list[int] = []
-    with _handled_by(lambda signum, frame: arrived.append(signum)):
-        yield
-    if arrived:
-        signal.raise_signal(arrived[0])
+    try:
+        with _handled_by(lambda signum, frame: arrived.append(signum)):
+            yield
+    finally:
+        if arrived:
+            signal.raise_signal(arrived[0])
 
 
 @contextmanager
