@@ -23,6 +23,10 @@ def test_a_signal_counts_when_nobody_reads_its_note(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_deferred_signal_counts_also_after_an_error() -> None:
-    with pytest.raises(KeyboardInterrupt), deferred():
-        signal.raise_signal(signal.SIGINT)
-        raise ImportError
+    def fail_to_load() -> None:
+        with deferred():
+            signal.raise_signal(signal.SIGINT)
+            raise ImportError
+
+    with pytest.raises(KeyboardInterrupt):
+        fail_to_load()
