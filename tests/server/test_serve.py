@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import signal
@@ -11,13 +12,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from pyarrow import flight
 
+from anabranch.model.schema import RAW
+from anabranch.wire.commands import pack
+from anabranch.wire.v1 import anabranch_pb2 as v1
 from tests.cli.kit import Line, environment
-from tests.server.kit import BrokerProcess
+from tests.server.kit import NO_GRPC, BrokerProcess
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.process
@@ -98,6 +104,34 @@ def test_a_signal_ends_it_with_exit_code_0_and_the_port_is_free(tmp_path: Path) 
             assert broker.wait() == 0
             with pytest.raises(ConnectionRefusedError):
                 connection(broker)
+
+
+FAILING: Final = """
+import sys
+from anabranch.cli.main import main
+from anabranch.server import run
+run._serve = lambda front_ends, stopping, log: "http: " + sys.stdin.readline()
+main()
+"""
+
+
+def test_a_broker_that_fails_ends_although_a_caller_is_silent(tmp_path: Path) -> None:
+    line = Line(tmp_path / "river")
+    line("scope", "create", "s")
+    line("stream", "create", "s/a")
+    ports = [word for name in ("flight", "http") for word in (f"--{name}-port", "0")]
+    served = ["serve", "--store", line.store, "--json", *ports, "--set", "drain_s=0.1", *NO_GRPC]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", FAILING, *map(str, served)], env=environment(), **pipes) as broker:
+        assert broker.stdin is not None and broker.stdout is not None
+        address = json.loads(broker.stdout.readline())["flight"].replace("anabranch", "grpc")
+        with flight.connect(address) as client:
+            descriptor = flight.FlightDescriptor.for_command(pack(v1.AppendCommand(stream="s/a")))
+            _writer, answers = client.do_put(descriptor, RAW.columns)
+            assert answers.read() is not None
+            _, err = broker.communicate(b"it failed", timeout=PATIENCE_S)
+    assert broker.returncode == 2
+    assert b"anabranch: the broker has ended: http: it failed\n" in err
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import typer
 from anabranch.cli.interrupts import interrupts
 from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app
 from anabranch.cli.output import print_note, put_json, put_line, put_text
-from anabranch.core.redact import shown_address
+from anabranch.core.redact import redacted, shown_address
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 app = new_app()
 
 _SHARED = ("store", "blobs", "history", "keys")
+_FAILED = 2
 _ALL_INTERFACES = re.compile(r"//(0\.0\.0\.0|\[::\]):")
 
 
@@ -177,13 +178,13 @@ def _run(settings: ServerSettings, *, as_json: bool) -> None:
 
         ended = run(settings, stopping=stopping, ready=ready)
         if ended.failure is not None:
-            raise InvalidArgument(f"the broker has ended: {ended.failure}")
-        if not ended.drained:
+            print_note(redacted(f"anabranch: the broker has ended: {ended.failure}"))
+        elif not ended.drained:
             print_note(f"anabranch: calls that were still under way after {settings.drain_s:g} s were cut off")
         sys.stdout.flush()
         sys.stderr.flush()
         # Threads of calls whose callers are silent can't be ended, and must not keep the process.
-        os._exit(0)
+        os._exit(0 if ended.failure is None else _FAILED)
 
 
 def _show(settings: ServerSettings, serving: Serving) -> None:
