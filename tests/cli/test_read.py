@@ -206,6 +206,8 @@ def test_times_beyond_what_python_holds_are_printed(line: Line) -> None:
         "t": pa.array([45_296_123_456_789], pa.time64("ns")),
         "d": pa.array([1_000_000_001], pa.duration("ns")),
         "r": pa.array([{"at": 300_000_000_000_000_000}], nested),
+        "at": pa.array([1 << 62], pa.timestamp("us", "UTC")),
+        "day": pa.array([1 << 30], pa.int32()).cast(pa.date32()),
     }
     line("scope", "create", "s")
     with ab.connect(line.store) as store:
@@ -213,7 +215,13 @@ def test_times_beyond_what_python_holds_are_printed(line: Line) -> None:
         with store.writer("s/x") as writer:
             writer.write_batch(pa.table(columns))
     assert line("read", "s/x").rows == [
-        {"t": "12:34:56.123456789", "d": "PT1.000000001S", "r": {"at": "11476-08-15T05:20:00.000000Z"}}
+        {
+            "t": "12:34:56.123456789",
+            "d": "PT1.000000001S",
+            "r": {"at": "11476-08-15T05:20:00.000000Z"},
+            "at": "4611686018427387904",
+            "day": "1073741824",
+        }
     ]
     for form in ("csv", "table"):
         printed = line("read", "s/x", "--format", form).out

@@ -5,21 +5,37 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_S: Final = 86_400
-_OUT_OF_RANGE: Final = "<"  # begins Arrow's text for a time that Arrow itself can't write
+_WRITTEN_S: Final = (-1_096_193_779_200, 971_890_963_199)  # the years -32767 to 32767, all that Arrow can write
 
 
 def python_values(column: pa.Array) -> list[Any]:
     """As `to_pylist`. Times, dates and durations that are finer than µs, or beyond the range of Python's classes, are
-    ISO 8601 text, also inside of lists, structs and maps."""
+    ISO 8601 text, also inside of lists, structs and maps; those beyond Arrow's range (`unwritten_times`) are integers."""
     if not _has_nanoseconds(column.type):
         try:
             return list(column.to_pylist())
         except OverflowError:
             pass
     return [_value(each) for each in column]
+
+
+def unwritten_times(column: pa.Array) -> pa.Array | None:
+    """Which timestamps or dates are beyond the year 32,767 before or after Christ, and so have no text; None if none is."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        numbers, (low, high) = column.cast(pa.int32()).cast(pa.int64()), (each // _DAY_S for each in _WRITTEN_S)
+    else:
+        per_second = _PER_SECOND["ms" if pa.types.is_date(kind) else kind.unit]
+        numbers, (low, high) = column.cast(pa.int64()), (each * per_second for each in _WRITTEN_S)
+        high += per_second - 1
+    edges = pc.min_max(numbers).as_py()
+    if edges["min"] is None or low <= edges["min"] <= edges["max"] <= high:
+        return None
+    return pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
 
 
 def _has_nanoseconds(kind: pa.DataType) -> bool:
@@ -59,11 +75,13 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
     return pa.time64("us") if pa.types.is_time(kind) else pa.duration("us")
 
 
-def _text(scalar: pa.Scalar) -> str:
+def _text(scalar: pa.Scalar) -> str | int:
     if pa.types.is_duration(scalar.type):
         return _duration_text(scalar.value, _PER_SECOND[scalar.type.unit])
+    if not pa.types.is_time(scalar.type) and unwritten_times(pa.array([scalar], scalar.type)) is not None:
+        return int(scalar.value)
     text: str = scalar.cast(pa.string()).as_py()
-    return str(scalar.value) if text.startswith(_OUT_OF_RANGE) else text.replace(" ", "T", 1)
+    return text.replace(" ", "T", 1)
 
 
 def _duration_text(value: int, per_second: int) -> str:

@@ -27,8 +27,9 @@ BEYOND = 300_000_000_000_000_000  # µs; in the year 11476
         (pa.timestamp("us", "UTC"), FAR, datetime(2222, 11, 28, 16, 26, 40, tzinfo=UTC)),
         (pa.timestamp("us", "UTC"), BEYOND, "11476-08-15T05:20:00.000000Z"),
         (pa.timestamp("us"), BEYOND, "11476-08-15T05:20:00.000000"),
-        (pa.timestamp("us"), 1 << 62, str(1 << 62)),
+        (pa.timestamp("us"), 1 << 62, 1 << 62),
         (pa.date32(), 10**7, "29349-01-26"),
+        (pa.date32(), 11_248_738, 11_248_738),
         (pa.date32(), 1, date(1970, 1, 2)),
     ],
 )

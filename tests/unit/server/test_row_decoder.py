@@ -111,6 +111,18 @@ def test_nanoseconds_are_sent_back_as_they_were_read() -> None:
     assert b'"t":"12:34:56.123456789","d":"P1DT3600.000000001S"' in body
 
 
+def test_times_beyond_what_arrow_can_write_are_numbers() -> None:
+    kind = pa.timestamp("us", "UTC")
+    times = [971_890_963_199_999_999, 971_890_963_200_000_000, (1 << 63) - 1, -1 << 62, None, 0]
+    batch = pa.record_batch({"t": pa.array(times, pa.int64()).cast(kind)})
+    bodies = encode_rows(batch)
+    assert bodies[0] == b'{"t":"32767-12-31T23:59:59.999999Z"}'
+    assert bodies[1] == b'{"t":971890963200000000}'
+    assert bodies[-1] == b'{"t":"1970-01-01T00:00:00.000000Z"}'
+    decoder = RowDecoder(StreamSchema(batch.schema, None, None), TimeRules())
+    assert decoder.batch([decoder.parse(bytes(body)) for body in bodies[2:]]) == batch.slice(2)
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

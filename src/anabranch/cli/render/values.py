@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.core.bytes_text import bytes_to_text
+from anabranch.core.python_values import unwritten_times
 
 __all__ = ["dump", "is_bytes", "iso", "iso_array", "json_number"]
 
 
 def iso(column: pa.Array) -> list[str | None]:
-    """A column of times or dates as ISO 8601."""
+    """A column of times or dates as ISO 8601, or as numbers beyond the year 32,767."""
     texts: list[str | None] = iso_array(column).to_pylist()
     return texts
 
@@ -23,6 +24,10 @@ def iso(column: pa.Array) -> list[str | None]:
 def iso_array(column: pa.Array) -> pa.Array:
     """Like `iso`, but returns a column."""
     kind = column.type
+    if (unwritten := unwritten_times(column)) is not None:
+        texts = iso_array(pc.if_else(unwritten, pa.scalar(None, kind), column))
+        numbers = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.string())
+        return pc.if_else(unwritten, numbers, texts)
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     if zoned:
         # UTC without a zone: Arrow prints it five times as fast.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.core.bytes_text import bytes_to_text
-from anabranch.core.python_values import python_values
+from anabranch.core.python_values import python_values, unwritten_times
 from anabranch.model.columns import RESERVED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
@@ -28,7 +28,7 @@ def encode_rows(
 ) -> list[bytes]:
     """Each row of a reader's batch as a JSON object of its columns, or of `columns` in that order.
 
-    Times are ISO 8601 in UTC, decimals are text, NaN and the infinities are `"NaN"`, `"Infinity"`, `"-Infinity"`. Bytes
+    Times are ISO 8601 in UTC, or integers beyond the year 32,767, decimals are text, NaN and the infinities are `"NaN"`, `"Infinity"`, `"-Infinity"`. Bytes
     are text; bytes that are not UTF-8 are base64 under `NAME_base64`, inside of lists, structs and maps as `bytes_to_text`
     has them. With `after`, the reader's position behind the
     batch, each row also has `_pointer`, `_appended` and `_cut`, the position behind that row.
@@ -91,6 +91,10 @@ def _values(column: pa.Array) -> list[Any]:
     """The column's values as the encoder takes them."""
     kind = column.type
     if pa.types.is_timestamp(kind):
+        if (unwritten := unwritten_times(column)) is not None:
+            texts = _values(pc.if_else(unwritten, pa.scalar(None, kind), column))
+            numbers = column.cast(pa.int64()).to_pylist()
+            return [number if text is None else text for text, number in zip(texts, numbers, strict=True)]
         # Arrow converts each time to a datetime, which takes 100 times as long.
         text = pc.strftime(column if kind.tz else column.cast(pa.timestamp(kind.unit, "UTC")), "%Y-%m-%dT%H:%M:%S")
         suffix = "Z" if kind.tz else ""
