@@ -290,6 +290,15 @@ class RemoteSession:
             self._changed.notify_all()
 
     def _run(self) -> None:
+        try:
+            self._receive_and_reopen()
+        except Exception as exc:  # of this process, such as too little memory: else requests would wait for ever
+            with self._changed:
+                self._writer = None
+                self._error = AnabranchError(f"{self._name} has ended: {exc}")
+                self._changed.notify_all()
+
+    def _receive_and_reopen(self) -> None:
         while True:
             error = self._receive()
             with self._changed:
