@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -369,6 +370,16 @@ def test_libraries_take_it_for_a_file(store: Store) -> None:
         text.write("Ärger\nund mehr\n")
     with store.bytes("s/text") as source, io.TextIOWrapper(source, "utf-8") as lines:
         assert (source.name, lines.readlines()) == ("s/text", ["Ärger\n", "und mehr\n"])
+
+
+def test_arrays_of_any_shape_are_written(store: Store) -> None:
+    arrays: list[Any] = [np.arange(6, dtype=np.uint8).reshape(2, 3), np.empty((0, 3)), np.array(7, np.uint8)]
+    with store.bytes("s/array", "xb") as file:
+        assert [file.write(array) for array in arrays] == [6, 0, 1]
+    assert get(store, "s/array") == bytes([*range(6), 7])
+    with store.bytes("s/array") as source:
+        into: Any = np.empty((0, 3))
+        assert source.readinto(into) == 0
 
 
 def test_readinto_and_lines(store: Store) -> None:

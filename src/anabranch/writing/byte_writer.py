@@ -87,7 +87,10 @@ class ByteWriter(Displayed, io.BufferedIOBase):
         self._open()
         if self._failed is not None:
             raise self._failed
-        left = memoryview(data).cast("B")
+        given = memoryview(data)
+        if not given.nbytes:  # an empty array of several dimensions has no other form
+            return 0
+        left = given.cast("B")
         count = len(left)
         while len(left):
             room = limits.BYTE_GATHERED_BYTES - len(self._gathered)
