@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_S: Final = 86_400
-_WRITTEN_S: Final = (-1_096_193_779_200, 971_890_963_199)  # the years -32767 to 32767, all that Arrow can write
+_WRITTEN_S: Final = (
+    -1_096_193_779_200,
+    971_890_963_200,
+)  # the years -32767 to 32767, all that Arrow can write; half-open
 
 
 def python_values(column: pa.Array) -> list[Any]:
@@ -25,17 +29,20 @@ def python_values(column: pa.Array) -> list[Any]:
 
 def unwritten_times(column: pa.Array) -> pa.Array | None:
     """Which timestamps or dates are beyond the year 32,767 before or after Christ, and so have no text; None if none is."""
+    data = column.buffers()[1]
+    if not len(column) or data is None:
+        return None
     kind = column.type
-    if pa.types.is_date32(kind):
-        numbers, (low, high) = column.cast(pa.int32()).cast(pa.int64()), (each // _DAY_S for each in _WRITTEN_S)
+    if kind.bit_width == 32:  # days
+        numbers, (low, high) = np.frombuffer(data, np.int32), (each // _DAY_S for each in _WRITTEN_S)
     else:
         per_second = _PER_SECOND["ms" if pa.types.is_date(kind) else kind.unit]
-        numbers, (low, high) = column.cast(pa.int64()), (each * per_second for each in _WRITTEN_S)
-        high += per_second - 1
-    edges = pc.min_max(numbers).as_py()
-    if edges["min"] is None or low <= edges["min"] <= edges["max"] <= high:
+        numbers, (low, high) = np.frombuffer(data, np.int64), (each * per_second for each in _WRITTEN_S)
+    numbers = numbers[column.offset : column.offset + len(column)]
+    if low <= int(np.minimum.reduce(numbers)) and int(np.maximum.reduce(numbers)) < high:
         return None
-    return pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
+    found = pc.and_(column.is_valid(), pa.array((numbers < low) | (numbers >= high)))
+    return found if found.true_count else None
 
 
 def _has_nanoseconds(kind: pa.DataType) -> bool:

@@ -119,6 +119,8 @@ def test_times_beyond_what_arrow_can_write_are_numbers() -> None:
     assert bodies[0] == b'{"t":"32767-12-31T23:59:59.999999Z"}'
     assert bodies[1] == b'{"t":971890963200000000}'
     assert bodies[-1] == b'{"t":"1970-01-01T00:00:00.000000Z"}'
+    assert encode_rows(batch.slice(4)) == bodies[4:]
+    assert encode_rows(batch.slice(0, 1)) == bodies[:1]
     decoder = RowDecoder(StreamSchema(batch.schema, None, None), TimeRules())
     assert decoder.batch([decoder.parse(bytes(body)) for body in bodies[2:]]) == batch.slice(2)
 
