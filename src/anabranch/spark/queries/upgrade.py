@@ -7,6 +7,7 @@ statement keeps its state only if the change is on a list of those that are test
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from sqlglot import exp, parse_one
@@ -35,6 +36,9 @@ _STATEFUL: Final = (
     exp.UDTF,
     exp.Window,
 )
+
+
+_DEPTH_MAX: Final = 10  # of brackets; the parser takes twice as long for each further one of some functions
 
 
 def plan_upgrade(row: PipelineRow | None, versions: Sequence[QueryVersion], after: Sequence[Step]) -> UpgradePlan:
@@ -132,6 +136,8 @@ def is_stateless(statement: Statement) -> bool:
     """True if each row of its result surely depends on one event alone; False if that is not plain."""
     if statement.joins or statement.tables or statement.windows or statement.windowed is not None or statement.outputs:
         return False
+    if _depth(statement.query) > _DEPTH_MAX:
+        return False
     try:
         tree = parse_one(statement.query, dialect="spark")
     except SqlglotError:
@@ -142,3 +148,9 @@ def is_stateless(statement: Statement) -> bool:
     # What neither the parser knows nor the file declares may be an aggregate.
     declared = {function.spark_name for function in statement.functions}
     return all(each.name in declared for each in tree.find_all(exp.Anonymous))
+
+
+def _depth(query: str) -> int:
+    """How deeply brackets are nested; those in texts count too."""
+    steps = (1 if char in "([" else -1 for char in query if char in "([)]")
+    return max(accumulate(steps), default=0)

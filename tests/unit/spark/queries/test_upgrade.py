@@ -86,3 +86,11 @@ def test_statements_are_distinguished_and_those_downstream_follow() -> None:
     assert check_upgrade(found, places=True) is found
     with pytest.raises(InvalidArgument, match=r"has to start over: its query has changed.*--restart-from"):
         check_upgrade(found, places=False)
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("DATE(", ")"), ("struct(", ")"), ("ARRAY[", "]")])
+def test_a_query_that_takes_its_parser_for_ever_restarts(opening: str, closing: str) -> None:
+    nested = f"{opening * 60}at{closing * 60}"  # each bracket doubles the time
+    assert verdicts(HOT, HOT.replace("at,", f"{nested} AS at,")) == {"hot": "restarts"}
+    few = f"{opening * 3}at{closing * 3}"
+    assert verdicts(HOT, HOT.replace("at,", f"{few} AS at,")) == {"hot": "keeps state"}
