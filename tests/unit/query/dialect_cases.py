@@ -82,7 +82,9 @@ PIPELINES = [
     (
         "flink",
         "INSERT INTO v SELECT CAST(celsius AS INT) AS c, 'it''s \\n' AS t FROM sensors",
-        "CREATE STREAM iot.v AS SELECT CAST(celsius AS INT) AS c, 'it\\'s \\\\n' AS t FROM STREAM iot.sensors;",
+        """CREATE STREAM iot.v AS SELECT CASE WHEN typeof(celsius) = 'string'
+           THEN CAST(regexp_replace(CAST(celsius AS STRING), '^( *[+-]?[0-9]+)[.][0-9]* *$', '$1') AS INT) ELSE CAST(celsius AS INT) END AS c,
+           'it\\'s \\\\n' AS t FROM STREAM iot.sensors;""",
     ),
     (
         "ksqldb",

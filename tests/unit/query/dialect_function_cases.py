@@ -677,6 +677,48 @@ TEXTS = [
     Case("snowflake", "LTRIM(x, 'ab')", _X, [("abbac", "c"), ("é", "é")]),
 ]
 
+_WHOLE = [("12", 12), (" -7 ", -7), ("+5", 5), ("0", 0), (None, None)]
+_FRACTIONS = [("1.7", 1, 2), ("-1.5", -1, -2), ("2.", 2, 2), ("0.4", 0, 0)]
+_LARGE = [("9223372036854775807", 9223372036854775807), ("-9223372036854775808", -9223372036854775808)]
+_NONE = [("x", None), ("", None), ("1.2.3", None)]
+
+CASTS = [
+    # A text with a fraction is cut off in Flink, rounded in Snowflake, and no integer in the others.
+    *(
+        Case("flink", f"{cast}(x AS BIGINT)", _X, [*_WHOLE, *_LARGE, *((x, cut) for x, cut, _ in _FRACTIONS), *rows])
+        for cast, rows in (("CAST", []), ("TRY_CAST", _NONE))
+    ),
+    *(
+        Case(
+            "snowflake",
+            f"{cast}(x AS BIGINT)",
+            _X,
+            [*_WHOLE, *_LARGE, *((x, near) for x, _, near in _FRACTIONS), *rows],
+        )
+        for cast, rows in (("CAST", []), ("TRY_CAST", _NONE))
+    ),
+    Case("flink", "CAST(SPLIT_INDEX(x, ',', 0) AS INT)", _X, [("1.9,2", 1)]),
+    Case("flink", "TRY_CAST(SPLIT_INDEX(x, ',', 0) AS INT)", _X, [("x,2", None)]),
+    Case("snowflake", "CAST(SPLIT_PART(x, ',', 1) AS INT)", _X, [("1.5,2", 2)]),
+    Case("snowflake", "TRY_CAST(SPLIT_PART(x, ',', 1) AS INT)", _X, [("x,2", None)]),
+    *(
+        Case(dialect, f"{cast}(x AS BIGINT)", _X, [*_WHOLE, *_LARGE, *((x, None) for x, _, _ in _FRACTIONS), *_NONE])
+        for dialect, cast in (("trino", "try_cast"), ("ksqldb", "CAST"), ("azure", "TRY_CAST"))
+    ),
+    Case("ksqldb", "CAST(x AS DOUBLE)", _X, [("1.5", 1.5), ("x", None), (None, None)]),
+    *(
+        Case(dialect, sql, "x DOUBLE", [(1.5, cut), (-1.5, -cut), (None, None)])
+        for dialect, sql, cut in (
+            *(("flink", "CAST(x AS INT)", 1), ("snowflake", "CAST(x AS INT)", 2), ("ksqldb", "CAST(x AS INT)", 1)),
+            *(
+                ("azure", "CAST(x AS bigint)", 1),
+                ("trino", "CAST(x AS integer)", 2),
+                ("bigquery", "CAST(x AS INT64)", 2),
+            ),
+        )
+    ),
+]
+
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _ESCAPED = "".join(f"\\{sign}" for sign in _PUNCTUATION)
 
@@ -807,7 +849,7 @@ QUANTILES = [
     ),
 ]
 
-CASES = [*TIMES, *JSON_TEXTS, *TEXTS, *PATTERNS, *QUANTILES]
+CASES = [*TIMES, *CASTS, *JSON_TEXTS, *TEXTS, *PATTERNS, *QUANTILES]
 
 APPROXIMATE = [
     Case("trino", "approx_percentile(x, 0.95)", "x BIGINT", [(n,) for n in range(1, 1002)], 951),

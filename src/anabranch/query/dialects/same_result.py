@@ -218,6 +218,8 @@ def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
 def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
     match node:
         case exp.Cast():
+            if isinstance(node, exp.TryCast):
+                node.set("safe", True)  # else Spark's writer takes one of ksqlDB, which is null if it fails, for a CAST
             if dialect == "azure":
                 _azure_type(node.to)
             if node.to.this in _TIMESTAMPS or node.to.this is exp.DType.TIME:
@@ -315,14 +317,29 @@ def _is_text(node: exp.Expr) -> bool:
     return False
 
 
+def _cut_off(text: str, *, pipeline: bool) -> str:
+    """A text without its fraction, if it is a number."""
+    return f"regexp_replace({text}, '^( *[+-]?[0-9]+)[.][0-9]* *$', '{'$1' if pipeline else chr(92) + '1'}')"
+
+
 def _whole_text(value: str, dialect: str) -> str:
     """SQL of DuckDB, whose cast rounds a text with a fraction: the text, or one that no cast takes if it is no integer."""
     text = f"CAST({value} AS VARCHAR)"
     if dialect == "flink":
-        text = f"regexp_replace({text}, '^( *[+-]?[0-9]+)[.][0-9]* *$', '\\1')"
+        text = _cut_off(text, pipeline=False)
     return (
         f"CASE WHEN regexp_full_match({text}, ' *[+-]?[0-9]+ *') THEN {text} ELSE {text} || ' is no whole number' END"
     )
+
+
+def _of_text(value: str, dialect: str, *, pipeline: bool, safe: bool) -> str | None:
+    """What to cast instead of a text, which may have a fraction; None if it is cast as the dialect does."""
+    if not pipeline:
+        return _whole_text(value, dialect) if dialect != _ROUNDS_TEXTS else None
+    text = f"CAST({value} AS STRING)"  # Spark's cast takes no fractions
+    if dialect == "flink":
+        return _cut_off(text, pipeline=True)
+    return f"round({'TRY_CAST' if safe else 'CAST'}({text} AS DECIMAL(38, 18)))" if dialect == _ROUNDS_TEXTS else None
 
 
 def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
@@ -331,9 +348,10 @@ def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
     value = sql_of(cast.this, pipeline=pipeline)
     kept = cast.copy()
     kept.set("this", exp.Var(this=value))
+    of_text = _of_text(value, dialect, pipeline=pipeline, safe=isinstance(cast, exp.TryCast))
     if _is_text(cast.this):
-        if not pipeline and dialect != _ROUNDS_TEXTS:
-            cast.set("this", exp.Var(this=_whole_text(value, dialect)))
+        if of_text is not None:
+            cast.set("this", exp.Var(this=of_text))
         return
     cases: list[tuple[str, str]] = []
     if not pipeline and dialect in _CUTS_OFF:
@@ -349,8 +367,8 @@ def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
             ("IN ('float', 'double')", f"{function}(TRY_CAST({value} AS DOUBLE))"),
             ("LIKE 'decimal%'", f"round(TRY_CAST({value} AS DECIMAL(38, 18)))"),
         ]
-    if not pipeline and dialect != _ROUNDS_TEXTS:
-        cases.append(("= 'VARCHAR'", _whole_text(value, dialect)))
+    if of_text is not None:
+        cases.append((f"= '{'string' if pipeline else 'VARCHAR'}'", of_text))
     if not cases:
         return
     found = exp.Case(default=kept)
