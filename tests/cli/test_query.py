@@ -178,6 +178,13 @@ def test_bounds_of_time_are_taken_only_where_they_surely_hold(told: str, bounds:
     assert time_bounds(told, "at") == bounds
 
 
+def test_a_filter_on_a_column_whose_name_ends_like_one_on_the_time_leaves_out_nothing(line: Line) -> None:
+    rows = '{"t": "2026-01-01T00:00:00Z", "x (t": "2027-01-01T00:00:00Z"}\n'
+    line("write", "s/a", "--create", "--time", "t", stdin=rows)
+    sql = """SELECT count(*) AS n FROM s.a WHERE "x (t" >= '2027-01-01 00:00:00Z'::TIMESTAMPTZ"""
+    assert ask(line, sql) == [{"n": 1}]
+
+
 def test_every_scan_of_a_query_sees_the_stream_as_it_was_when_it_began(sensors: Line) -> None:
     with connect(sensors.store, create=True) as store:
         name = StreamName("iot", "sensors")

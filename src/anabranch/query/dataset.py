@@ -44,6 +44,9 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
         with store.reader(name, start=start, end=end) as reader:
             self._schema = reader.schema
         self._time = store.streams.get(name).schema.time
+        # A filter on such a column looks like one on the time.
+        if any(f"({self._time}" in column for column in self._schema.names):
+            self._time = None
 
     @property
     def schema(self) -> pa.Schema:
