@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from pyarrow import flight
+from typer.testing import CliRunner
 
+from anabranch.cli.commands import app
 from anabranch.model.schema import RAW
 from anabranch.wire.commands import pack
 from anabranch.wire.v1 import anabranch_pb2 as v1
@@ -222,3 +225,20 @@ def test_the_shown_request_reaches_a_broker_on_all_interfaces_with_tls(tmp_path:
         assert process.wait(PATIENCE_S) == 0
     assert answer.status_code == 401  # it has no token
     assert "callers with a token or certificate who reach this machine; TLS" in "".join(shown)
+
+
+def test_an_option_behind_the_verb_wins_over_the_brokers_own_variable(tmp_path: Path) -> None:
+    variables = {
+        "ANABRANCH_STORE": "/a",
+        "ANABRANCH_BLOBS": "/a/blobs",
+        "ANABRANCH_SERVER_STORE": "/b",
+        "ANABRANCH_SERVER_BLOBS": "/b/blobs",
+    }
+    for given, expected in (
+        (["--store", "/a", "--blobs", "/a/blobs"], {"store": "/a", "blobs": "/a/blobs"}),
+        (["--blobs", "/c"], {"store": "/b", "blobs": "/c"}),
+        ([], {"store": "/b", "blobs": "/b/blobs"}),
+    ):
+        done = CliRunner().invoke(app, ["serve", "--print-config", *given], env=variables, prog_name="anabranch")
+        shown = tomllib.loads(done.stdout)
+        assert {name: shown[name] for name in expected} == expected

@@ -139,16 +139,16 @@ def _load(flags: dict[str, Any], file: Path | None) -> LoadedSettings:
 
 
 def _shared(context: typer.Context, store: str | None) -> dict[str, str]:
-    """The options that all verbs share, without those that come from the environment: the broker reads that itself."""
+    """The options that all verbs share, as far as they were given: the broker reads the environment itself."""
     chosen = {name: getattr(invocation, name) for name in _SHARED}
     chosen["store"] = store or chosen["store"]
-    before = context.find_root()
-    inherited = {
-        name: before.params.get(name)
-        for name in _SHARED
-        if getattr(before.get_parameter_source(name), "name", "") == "ENVIRONMENT"
-    }
-    return {name: value for name, value in chosen.items() if value and value != inherited.get(name)}
+    return {name: value for name, value in chosen.items() if value and _is_given(context, name)}
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """True for an option that stands before or behind the verb."""
+    sources = (each.get_parameter_source(name) for each in (context, context.find_root()))
+    return any(source is not None and source.name == "COMMANDLINE" for source in sources)
 
 
 def _pairs(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
