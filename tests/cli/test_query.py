@@ -179,6 +179,15 @@ def test_bounds_of_time_are_taken_only_where_they_surely_hold(told: str, bounds:
     assert time_bounds(told, "at") == bounds
 
 
+def test_a_time_of_day_is_no_text_of_json_in_a_table(sensors: Line) -> None:
+    sql = "SELECT TIME '12:00:00.5' AS a, [TIME '12:00:00'] AS b, NULL::TIME AS c"
+    assert sensors("query", sql, "--format", "table").out.splitlines()[1].split() == [
+        "12:00:00.500000",
+        '["12:00:00"]',
+        "-",
+    ]
+
+
 def test_a_filter_on_a_column_whose_name_ends_like_one_on_the_time_leaves_out_nothing(line: Line) -> None:
     rows = '{"t": "2026-01-01T00:00:00Z", "x (t": "2027-01-01T00:00:00Z"}\n'
     line("write", "s/a", "--create", "--time", "t", stdin=rows)

@@ -74,6 +74,8 @@ def _plain(column: pa.Array) -> list[Any]:
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return list(iso(column))
+    if pa.types.is_time(kind):
+        return [None if value is None else value.isoformat() for value in column.to_pylist()]
     if pa.types.is_decimal(kind):
         return [None if value is None else str(value) for value in column.to_pylist()]
     return [
