@@ -7,6 +7,7 @@ boolean, and drop fields of structs.
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
+from itertools import starmap
 from typing import Any, Final
 
 import numpy as np
@@ -137,13 +138,19 @@ def _check_units_within(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeR
             within = [chunk.flatten()[number] for chunk in column.chunks]
             _check_units_within(pa.chunked_array(within, field.type), kind.field(field.name).type, rules)
     elif types.is_map(source) and types.is_map(kind):
-        entries = [_entries(chunk) for chunk in column.chunks]
-        keys, items = ([each[side] for each in entries] for side in (0, 1))
-        _check_units_within(pa.chunked_array(keys, source.key_type), kind.key_type, rules)
-        _check_units_within(pa.chunked_array(items, source.item_type), kind.item_type, rules)
+        keys, items = _keys_and_items(column)
+        _check_units_within(keys, kind.key_type, rules)
+        _check_units_within(items, kind.item_type, rules)
     elif hasattr(source, "value_type") and types.is_list(kind):
         within = [chunk.flatten() for chunk in column.chunks]
         _check_units_within(pa.chunked_array(within, source.value_type), kind.value_type, rules)
+
+
+def _keys_and_items(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """All keys of a column of maps, and all items."""
+    entries = [_entries(chunk) for chunk in column.chunks]
+    keys, items = ([each[side] for each in entries] for side in (0, 1))
+    return pa.chunked_array(keys, column.type.key_type), pa.chunked_array(items, column.type.item_type)
 
 
 def _entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array]:
@@ -254,6 +261,8 @@ def _is_same(column: pa.ChunkedArray, back: pa.ChunkedArray) -> bool:
         return all(_is_same(*(pc.struct_field(each, [i]) for each in (column, back))) for i in range(kind.num_fields))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _is_same(pc.list_flatten(column), pc.list_flatten(back))
+    if pa.types.is_map(kind):
+        return all(starmap(_is_same, zip(_keys_and_items(column), _keys_and_items(back), strict=True)))
     return bool(pa.types.is_floating(kind)) and not pc.any(_changed(column, back)).as_py()
 
 

@@ -140,6 +140,18 @@ def test_missing_numbers_stay_missing_and_are_no_change() -> None:
             )
 
 
+def test_missing_numbers_in_maps_are_no_change() -> None:
+    wide, narrow = pa.map_(pa.string(), pa.list_(pa.float64())), pa.map_(pa.string(), pa.list_(pa.float32()))
+    maps = [[("a", [float("nan"), 0.5])], None, [], [("b", None), ("c", [2.5])]]
+    assert repr(cast(maps, wide, narrow)) == repr(maps)
+    column = pa.chunked_array([pa.array(maps, wide), pa.array([], wide), pa.array(maps[::-1], wide)])
+    found = exact.cast(column.slice(1, 6), narrow)
+    assert repr(found.to_pylist()) == repr([*maps, *maps[::-1]][1:7])
+    for changed in ([("a", [float("nan"), 0.1])], [("a", [float("nan")]), ("b", [0.1])]):
+        with pytest.raises(InvalidArgument, match="can't be kept"):
+            cast([maps[0], changed], wide, narrow)
+
+
 @given(st.lists(st.integers(-(1 << 80), 1 << 80)))
 def test_texts_of_integers_are_exact_as_doubles_or_refused(numbers: list[int]) -> None:
     exactly = all(int(float(number)) == number for number in numbers)
