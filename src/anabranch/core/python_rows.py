@@ -310,13 +310,12 @@ def refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
             raise ValueError(f"expected a list of {kind.value_type}, got an array of {value.dtype}")
         for each in value:
             refuse_loss(each, kind.value_type, rules)
-    elif types.is_struct(kind) and isinstance(value, Mapping):
-        fields = {field.name: field.type for field in kind}
-        for name, each in value.items():
-            if name not in fields:
-                raise ValueError(f"unknown field '{name}'")
-            refuse_loss(each, fields[name], rules)
+    elif types.is_struct(kind):
+        for name, each in _members(value, kind):
+            refuse_loss(each, kind.field(name).type, rules)
     elif types.is_map(kind):
+        if isinstance(value, (str, bytes)):
+            raise ValueError(f"expected a map, got {type(value).__name__}")
         for key, each in value.items() if isinstance(value, Mapping) else value:
             refuse_loss(key, kind.key_type, rules)
             refuse_loss(each, kind.item_type, rules)
@@ -345,6 +344,21 @@ def refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
             raise ValueError(f"expected {kind}, got a {value.dtype}")  # of others, Arrow checks the unit
     elif (types.is_integer(kind) or types.is_temporal(kind)) and isinstance(value, Number) and value != int(value):  # type: ignore[call-overload]
         raise ValueError(f"{value} has a fraction")
+
+
+def _members(value: Any, kind: pa.DataType) -> Iterator[tuple[str, Any]]:
+    """The members of a struct, given as a mapping or as a tuple of all. Raises ValueError for anything else: Arrow makes a
+    struct of nulls of an empty list or text, and the process ends for some lists of pairs."""
+    names = [field.name for field in kind]
+    if isinstance(value, tuple) and len(value) == len(names):
+        yield from zip(names, value, strict=True)
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            if name not in names:
+                raise ValueError(f"unknown field '{name}'")
+            yield name, each
+    else:
+        raise ValueError(f"expected a mapping of the fields {', '.join(names)}, got {type(value).__name__}")
 
 
 def _has_unit(dtype: np.dtype[Any], kind: pa.DataType) -> bool:

@@ -146,6 +146,12 @@ def test_values_of_other_libraries_are_left_to_arrow() -> None:
         (pa.list_(pa.int64()), np.array([5], "timedelta64[ns]")),
         (pa.time64("us"), np.timedelta64(5, "ns")),
         (pa.duration("us"), np.timedelta64(1_001, "ns")),
+        (pa.struct([("a", pa.int64())]), []),
+        (pa.struct([("a", pa.int64())]), ""),
+        (pa.struct([("a", pa.map_(pa.string(), pa.int64()))]), [("a", [None])]),  # which ends the process in Arrow
+        (pa.struct([("a", pa.map_(pa.string(), pa.int64()))]), ([None],)),
+        (pa.struct([("a", pa.int64())]), (1, 2)),
+        (pa.map_(pa.string(), pa.int64()), ""),
         (pa.float16(), 2_049),
         (pa.float16(), -(10**6)),
         (pa.float16(), 10**400),
@@ -163,6 +169,7 @@ def test_a_value_that_arrow_would_change_is_refused(kind: pa.DataType, value: ob
     ("kind", "value"),
     [
         (pa.duration("us"), pd.Timedelta(1_000)),
+        (pa.struct([("a", pa.int64()), ("b", pa.string())]), {"a": 1, "b": None}),
         (pa.duration("ns"), pd.Timedelta(1_001)),
         (pa.duration("us"), np.timedelta64(1_001, "us")),
         (pa.timestamp("us"), np.datetime64("2026-01-31T12:00:00.000001", "us")),
