@@ -20,6 +20,7 @@ from anabranch.cli.intake.batch import BadRow, IntakeBatch, all_valid
 from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import NotATime, TimeReading
+from anabranch.cli.render.json_lines import json_rows
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import TimeRules
@@ -93,6 +94,47 @@ def test_both_ways_to_understand_json_agree(rows: list[dict[str, Any]], escaped:
     for row, read in zip(rows, slow.to_pylist(), strict=True):
         # As texts: NaN is not equal to itself.
         assert repr({name: row.get(name) for name in "sifb"}) == repr({name: read[name] for name in "sifb"})
+
+
+DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+LEAVES: list[tuple[pa.DataType, int, int]] = [
+    (pa.int64(), -(2**63), 2**63 - 1),
+    (pa.decimal128(22, 2), -(10**18), 10**18),
+    (pa.date32(), -719_162, 2_932_896),
+    (TIME_TYPE, -62_135_596_800_000_000, 253_402_300_799_999_999),
+    *((pa.time32(unit), 0, DAY[unit] - 1) for unit in ("s", "ms")),
+    *((pa.time64(unit), 0, DAY[unit] - 1) for unit in ("us", "ns")),
+    *((pa.duration(unit), -30_000 * DAY[unit], 30_000 * DAY[unit]) for unit in DAY),
+]
+
+
+def nested(values: pa.Array, how: str) -> pa.Array:
+    """A column with these three values in it."""
+    match how:
+        case "list":
+            return pa.ListArray.from_arrays([0, 1, 3], values)
+        case "map":
+            return pa.MapArray.from_arrays([0, 1, 3], pa.array(["a", "b", "é"]), values)
+        case "keys":
+            return pa.MapArray.from_arrays([0, 1, 3], values, pa.array([1, None, 3]))
+        case "struct":
+            return pa.StructArray.from_arrays([values, values], ["a", "b"])
+    return values
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(LEAVES), st.sampled_from(["", "list", "map", "keys", "struct"]))
+def test_what_is_printed_is_read_back(data: st.DataObject, leaf: tuple[pa.DataType, int, int], how: str) -> None:
+    kind, least, most = leaf
+    number = st.integers(least, most) if how == "keys" else st.none() | st.integers(least, most)
+    numbers = data.draw(st.lists(number, min_size=3, max_size=3))
+    plain = pa.array(numbers, pa.int32() if kind in (pa.date32(), pa.time32("s"), pa.time32("ms")) else pa.int64())
+    column = nested(plain.cast(kind), how)
+    column = pa.concat_arrays([column, pa.nulls(1, column.type)])
+    lines = Lines("\n".join(json_rows(pa.record_batch({"x": column}))).encode(), 1)
+    target = TargetColumns(StreamSchema.typed(pa.schema([("x", column.type)])))
+    found = pa.concat_tables(all_valid(json_lines._slow(lines, target, TimeReading(TimeRules("UTC")))))
+    assert found.column("x").combine_chunks().equals(column)
 
 
 # Each fits its column, or none of them does: both ways must say the same.
@@ -270,3 +312,26 @@ def test_two_objects_on_a_line_are_refused_also_beside_a_blank_line(blank: str, 
     assert json_lines._fast(block, SCHEMA) is None
     (bad,) = [each for each in json_lines._slow(block, TargetColumns(SCHEMA)) if isinstance(each, BadRow)]
     assert "it is not JSON: Extra data" in bad.why
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.map_(pa.string(), pa.int64()), "[null]"),
+        (pa.map_(pa.string(), pa.int64()), '[["a", 1, 2]]'),
+        (pa.map_(pa.string(), pa.int64()), '""'),
+        (pa.struct([("a", pa.int64())]), "[]"),
+        (pa.struct([("a", pa.int64())]), '""'),
+        (pa.duration("us"), '"soon"'),
+        (pa.duration("us"), '""'),
+        (pa.duration("us"), '"P"'),
+        (pa.duration("us"), '"PT0.0000001S"'),
+        (pa.time64("us"), '"01:02:03.0000001"'),
+        (pa.time64("us"), '"01:02:03Z"'),
+        (pa.list_(pa.date32()), '["2026-02-30"]'),
+    ],
+)
+def test_what_is_no_value_of_a_nested_type_or_a_duration_is_named(kind: pa.DataType, text: str) -> None:
+    target = TargetColumns(StreamSchema.typed(pa.schema([("x", kind)])))
+    (bad,) = json_lines._slow(Lines(f'{{"x": {text}}}'.encode(), 1), target)
+    assert isinstance(bad, BadRow) and "column 'x' takes" in bad.why

@@ -25,14 +25,20 @@ from anabranch.core import exact
 from anabranch.core.bytes_text import bytes_from_text
 from anabranch.core.json_text import FractionWithText, parse_json
 from anabranch.core.python_rows import RowChecker, rows_to_batch, wrong_rows
+from anabranch.core.time_texts import beyond_micros, time_of_day
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO: Final = timedelta(microseconds=1)
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _SLOW_LINES: Final = 32
 _SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}  # the texts that `read` prints
+_DURATION: Final = re.compile(
+    r"()(?:(-?\d+) days?, )?(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII
+)  # Python's text of one
+_ISO_DURATION: Final = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6}))?S)?)?", re.ASCII)
 _STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))  # signed: +1 opens, -1 closes
 
 
@@ -293,8 +299,8 @@ def _convert(name: str, item: Any, kind: pa.DataType, times: TimeReading) -> Any
     if item is None or not isinstance(item, (str, int, float, list, dict)):
         return item
     try:
-        if isinstance(item, (list, dict)):
-            return _inside(item, kind)
+        if isinstance(item, (list, dict)) or pa.types.is_time(kind) or pa.types.is_duration(kind):
+            return _inside(item, kind, times)
         if pa.types.is_timestamp(kind):
             return _datetime(times.micros(Decimal(item.text) if isinstance(item, FractionWithText) else item))
         if isinstance(item, str) and pa.types.is_date(kind):
@@ -326,20 +332,62 @@ def _datetime(micros: Micros) -> datetime | Micros:
         return micros
 
 
-def _inside(item: Any, kind: pa.DataType) -> Any:
-    """The value with its texts replaced by what they stand for: NaN and the infinities, wherever `kind` has a float, and
-    bytes."""
+def _inside(item: Any, kind: pa.DataType, times: TimeReading) -> Any:
+    """The value with its texts replaced by what they stand for, as `read` prints them: numbers, bytes and times; and with
+    the pairs of maps. Raises ValueError, OverflowError, InvalidOperation."""
     types = pa.types
+    if types.is_decimal(kind) and isinstance(item, (str, FractionWithText)):
+        return Decimal(item.text if isinstance(item, FractionWithText) else item)
     if isinstance(item, str):
-        if types.is_floating(kind):
-            return _SPECIAL.get(item, item)
-        return bytes_from_text(item) if types.is_binary(kind) else item
+        return _of_text(item, kind, times)
+    if types.is_map(kind) and isinstance(item, (dict, list)):
+        return [
+            (_inside(key, kind.key_type, times), _inside(each, kind.item_type, times)) for key, each in _pairs(item)
+        ]
     if isinstance(item, list) and (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
-        return [_inside(each, kind.value_type) for each in item]
+        return [_inside(each, kind.value_type, times) for each in item]
     if isinstance(item, dict) and types.is_struct(kind):
         fields = {field.name: field.type for field in kind}
-        return {name: _inside(each, fields[name]) if name in fields else each for name, each in item.items()}
+        return {name: _inside(each, fields[name], times) if name in fields else each for name, each in item.items()}
     return item
+
+
+def _pairs(item: dict[str, Any] | list[Any]) -> list[Any]:
+    """The entries of a map, given as an object or, as `read` prints it, as a list of pairs. Raises ValueError."""
+    pairs = list(item.items()) if isinstance(item, dict) else item
+    if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
+        raise ValueError("expected a map as an object or a list of pairs")
+    return pairs
+
+
+def _of_text(text: str, kind: pa.DataType, times: TimeReading) -> Any:
+    types = pa.types
+    if types.is_floating(kind):
+        return _SPECIAL.get(text, text)
+    if types.is_binary(kind):
+        return bytes_from_text(text)
+    if types.is_timestamp(kind):
+        return _datetime(times.micros(text))
+    if types.is_date(kind):
+        return date.fromisoformat(text)
+    if types.is_time(kind):
+        return time_of_day(text, kind)
+    return _duration(text, kind) if types.is_duration(kind) else text
+
+
+def _duration(text: str, kind: pa.DataType) -> timedelta | int:
+    """A duration as `read` prints it, or in ISO 8601, as a broker does over HTTP; as ns if it has digits beyond µs. Raises
+    ValueError, OverflowError."""
+    cut, nanos = beyond_micros(text, kind)
+    found = _DURATION.fullmatch(cut) or _ISO_DURATION.fullmatch(cut)
+    if found is None or not any(found.groups()[1:]):
+        raise ValueError(f"{text!r:.100} is no duration: expected 1 day, 2:03:04.5 or P1DT2H3M4.5S")
+    sign, days, hours, minutes, seconds, fraction = found.groups(default="")
+    length = timedelta(
+        int(days or 0), int(seconds or 0), int(fraction.ljust(6, "0")), 0, int(minutes or 0), int(hours or 0)
+    )
+    length = -length if sign else length
+    return length // _MICRO * 1_000 + (-nanos if sign else nanos) if nanos else length
 
 
 def _why(exc: BaseException) -> str:

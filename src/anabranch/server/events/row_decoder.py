@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from math import inf, nan
 from typing import Any, Final, NamedTuple
@@ -18,6 +17,7 @@ from anabranch.core.bytes_text import bytes_from_text
 from anabranch.core.json_text import FractionWithText
 from anabranch.core.python_rows import RowChecker, rows_to_batch
 from anabranch.core.routing import check_key
+from anabranch.core.time_texts import beyond_micros, time_of_day
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.columns import RAW_COLUMNS, RESERVED
 from anabranch.model.schema import StreamSchema
@@ -25,7 +25,6 @@ from anabranch.model.times import TimeRules, to_micros
 
 _SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _MICRO: Final = timedelta(microseconds=1)
-_BEYOND_MICROS: Final = re.compile(r"(?<=[.,]\d{6})\d+")
 _ADDED: Final = frozenset((*RESERVED, "_pointer", "_cut"))  # what a read adds, so what was read can be sent as it is
 _RAW: Final = frozenset(("key", "time", "payload", "payload_base64"))
 
@@ -155,7 +154,7 @@ def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
     if types.is_date(kind):
         return lambda item: date.fromisoformat(item) if isinstance(item, str) else item
     if types.is_time(kind):
-        return lambda item: _to_time(item, kind) if isinstance(item, str) else item
+        return lambda item: time_of_day(item, kind) if isinstance(item, str) else item
     if types.is_duration(kind):
         return lambda item: _to_duration(item, kind) if isinstance(item, str) else item
     if types.is_binary(kind):
@@ -227,35 +226,11 @@ def _to_float(item: Any) -> Any:
     return item
 
 
-def _to_time(text: str, kind: pa.DataType) -> time | int:
-    """A time of day, as ns if it has digits beyond µs."""
-    cut, nanos = _beyond_micros(text, kind)
-    found = time.fromisoformat(cut)
-    if not nanos:
-        return found
-    if found.tzinfo is not None:
-        raise ValueError(f"expected a time of day without a zone, got {text:.100}")
-    seconds = (found.hour * 60 + found.minute) * 60 + found.second
-    return (seconds * 1_000_000 + found.microsecond) * 1_000 + nanos
-
-
 def _to_duration(text: str, kind: pa.DataType) -> timedelta | int:
     """A duration, as ns if it has digits beyond µs."""
-    cut, nanos = _beyond_micros(text, kind)
+    cut, nanos = beyond_micros(text, kind)
     found: timedelta = msgspec.convert(cut, timedelta, strict=False)
     return found // _MICRO * 1_000 + (-nanos if text.startswith("-") else nanos) if nanos else found
-
-
-def _beyond_micros(text: str, kind: pa.DataType) -> tuple[str, int]:
-    """A time of day or a duration without its digits beyond µs, and those in ns. Raises ValueError if the column can't
-    hold them."""
-    found = _BEYOND_MICROS.search(text)
-    if found is None:
-        return text, 0
-    digits = found[0].rstrip("0")
-    if len(digits) > (3 if kind.unit == "ns" else 0):
-        raise ValueError(f"{text:.100} is finer than {kind}")
-    return text[: found.start()] + text[found.end() :], int(digits.ljust(3, "0"))
 
 
 def _micros(name: str, value: Any, rules: TimeRules) -> int:
