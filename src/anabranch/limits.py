@@ -391,6 +391,7 @@ HTTP_NAMES_MAX: Final = 4_096  # names kept that way
 HTTP_WRITERS_MAX: Final = 256  # writers kept open, one a stream
 HTTP_THREADS_MAX: Final = 16  # calls that wait for the catalog, or move many events, at the same time
 HTTP_VERBS_MAX: Final = 16  # management verbs under way at the same time
+HTTP_QUERIES_MAX: Final = 16  # calls that wait for a query, or for their turn to run one, at the same time
 HTTP_PAGE_EVENTS: Final = 100  # of a page of JSON, unless the request says otherwise
 HTTP_PAGE_EVENTS_MAX: Final = 10_000
 HTTP_PAGE_BYTES_MAX: Final = 8 * MIB  # a page ends here even if it holds fewer events

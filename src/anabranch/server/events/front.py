@@ -34,6 +34,7 @@ class EventFront:
         self.guard = broker.guard
         self.threads = ThreadPoolExecutor(limits.HTTP_THREADS_MAX, "anabranch-calls")
         self._long_threads = ThreadPoolExecutor(limits.HTTP_VERBS_MAX, "anabranch-verb")
+        self._query_threads = ThreadPoolExecutor(limits.HTTP_QUERIES_MAX, "anabranch-query")
         self._session_threads = ThreadPoolExecutor(limits.GRPC_SESSIONS_MAX, "anabranch-session")
         self.names = StreamNames(self.store, self.guard, broker.loads, self.threads)
         self.writers = SharedWriters(self.store, broker.loads, self.threads)
@@ -55,9 +56,13 @@ class EventFront:
         wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
 
-    async def open_long(self, opening: Callable[[], C]) -> C:
-        """As `run_long`. If this task is cancelled meanwhile, what it opens is closed."""
-        return await open_in_thread(self._long_threads, opening)
+    async def run_query(self, work: Callable[[], T]) -> T:
+        """Run a query, or read on in its result, in one of other threads: verbs don't wait for that."""
+        return await asyncio.get_running_loop().run_in_executor(self._query_threads, work)
+
+    async def open_query(self, opening: Callable[[], C]) -> C:
+        """As `run_query`. If this task is cancelled meanwhile, what it opens is closed."""
+        return await open_in_thread(self._query_threads, opening)
 
     def run_session(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run a request of a group reader or a transaction, which may wait for events, in one of other threads."""
@@ -102,6 +107,7 @@ class EventFront:
         self.queries.close()
         self.threads.shutdown(wait=False)
         self._long_threads.shutdown(wait=False, cancel_futures=True)
+        self._query_threads.shutdown(wait=False, cancel_futures=True)
         self._session_threads.shutdown(wait=False)
 
     def _drain_soon(self) -> None:

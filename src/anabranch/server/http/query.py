@@ -102,7 +102,7 @@ class QueryResponse(Response):
         try:
             with (
                 self._front.guard.hold(self._call.principal, "connections"),
-                closing(await self._front.open_long(self._open)) as result,
+                closing(await self._front.open_query(self._open)) as result,
             ):
                 encoder = self._encoder(result.schema)
                 async for part in self._parts(encoder, result):
@@ -143,7 +143,7 @@ class QueryResponse(Response):
             yield data[start : start + limits.FOLLOW_SEND_BYTES]
 
     async def _next(self, rows: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-        pulling = asyncio.ensure_future(self._front.run_long(lambda: next(rows, None)))
+        pulling = asyncio.ensure_future(self._front.run_query(lambda: next(rows, None)))
         try:
             return await asyncio.shield(pulling)
         except asyncio.CancelledError:

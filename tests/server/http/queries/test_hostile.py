@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
+import time
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -207,6 +209,30 @@ def test_an_expression_of_as_many_operators_as_there_may_be_is_answered(http: ht
         asked = {"db": "db", "q": f"SELECT {field} FROM t WHERE {either if '+' not in field else 'a < 5'}"}
         (result,) = http.post("/query", data=asked).json()["results"]
         assert result["series"][0]["values"], result
+
+
+def test_verbs_do_not_wait_for_queries_that_do_not_end(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRANSLATION_S_MAX", 4.0)
+    monkeypatch.setattr(limits, "QUERY_QUEUE_S", 5.0)
+    endless = {
+        "SELECT count(*) AS n FROM range(100000000) a, range(100000000) b": None,
+        f"SELECT {'ARRAY[' * 30}1{']' * 30}": "trino",
+    }
+
+    def ask(sql: str, dialect: str | None) -> None:
+        with suppress(httpx.ReadTimeout):  # going ends the query
+            http.post("/v1/query", json={"sql": sql, "dialect": dialect}, timeout=6)
+
+    with ThreadPoolExecutor(40) as threads:
+        sent = [threads.submit(ask, *each) for each in [*endless.items()] * 20]
+        longest = 0.0
+        while not all(each.done() for each in sent):
+            begun = time.monotonic()
+            assert http.put("/v1/queries/good", content=SQL).status_code in (200, 201)
+            longest = max(longest, time.monotonic() - begun)
+        for each in sent:
+            each.result()
+    assert longest < limits.QUERY_QUEUE_S, "as long as a query waits for its turn"
 
 
 def test_a_neighbour_is_answered_while_hostile_requests_are(http: httpx.Client, store: Store) -> None:

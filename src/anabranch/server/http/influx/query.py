@@ -85,16 +85,16 @@ class _Context:
 async def influx_query(call: HttpCall) -> Response:
     """Answer the statements of the parameter `q`, of the URL or of a form, or of a body that is one."""
     given = await _given(call)
-    request = await call.front.run_long(lambda: _parsed(given))  # parsing a long text takes its time
+    request = await call.front.run_query(lambda: _parsed(given))  # parsing a long text takes its time
     if call.request.method == "GET" and any(map(_changes, request.statements)):
         raise InvalidArgument("send a statement that changes something by POST")
     # Statements are answered in threads, and names are looked up in the loop.
     loop = asyncio.get_running_loop()
     answers = _answers(call, request, lambda name: loop.call_soon_threadsafe(call.front.names.forget, name))
     if request.chunk is None:
-        whole = await call.front.run_long(lambda: _whole(answers, pretty=request.pretty))
+        whole = await call.front.run_query(lambda: _whole(answers, pretty=request.pretty))
         return Response(whole, media_type="application/json")
-    first = await call.front.run_long(lambda: next(answers, None))
+    first = await call.front.run_query(lambda: next(answers, None))
     return StreamingResponse(_stream(call, first, answers, request), media_type="application/json")
 
 
@@ -243,7 +243,7 @@ async def _stream(
     while following is not None:
         yield encoded({"results": [following.to_json()]}, pretty=request.pretty)
         try:
-            following = await call.front.run_long(lambda: next(answers, None))
+            following = await call.front.run_query(lambda: next(answers, None))
         except AnabranchError as exc:
             yield encoded({"error": str(exc)})
             return

@@ -27,13 +27,13 @@ async def prometheus_query(call: HttpCall) -> Response:
     given = await given_parameters(call)
     at = given.time("time", now_ms(call))
     check = _deadline(call, given)
-    node = await call.front.run_long(lambda: _parsed(given))
+    node = await call.front.run_query(lambda: _parsed(given))
 
     def answer() -> dict[str, Any]:
         evaluation = Evaluation(Samples(ScopeStreams(call)), np.array([at], np.int64), at, at, check)
         return instant_result(evaluation.value(node), at)
 
-    return success(await call.front.run_long(answer))
+    return success(await call.front.run_query(answer))
 
 
 async def prometheus_query_range(call: HttpCall) -> Response:
@@ -53,7 +53,7 @@ async def prometheus_query_range(call: HttpCall) -> Response:
             "query resolution (?step=XX)"
         )
     check = _deadline(call, given)
-    node = await call.front.run_long(lambda: _parsed(given))
+    node = await call.front.run_query(lambda: _parsed(given))
 
     def answer() -> dict[str, Any]:
         times = grid(start, end, step)
@@ -66,7 +66,7 @@ async def prometheus_query_range(call: HttpCall) -> Response:
             )
         return range_result(value, times)
 
-    return success(await call.front.run_long(answer))
+    return success(await call.front.run_query(answer))
 
 
 def now_ms(call: HttpCall) -> int:

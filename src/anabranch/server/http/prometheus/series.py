@@ -80,7 +80,7 @@ async def prometheus_build(call: HttpCall) -> Response:
 
 
 async def _answer(call: HttpCall, work: Callable[[], object]) -> Response:
-    return success(await call.front.run_long(work))
+    return success(await call.front.run_query(work))
 
 
 def _names(call: HttpCall, given: GivenParameters) -> list[str]:

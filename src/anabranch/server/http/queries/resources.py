@@ -277,7 +277,7 @@ async def _with_text(call: HttpCall, arguments: Mapping[str, Any]) -> dict[str, 
     found = dict(arguments)
     if (dialect := found.pop("dialect", None)) is not None:
         sql = conform(found["text"], str, "'sql'")
-        found["text"] = await call.front.run_long(
+        found["text"] = await call.front.run_query(
             partial(call.front.queries.translated, sql, conform(dialect, str, "'dialect'"), "pipeline")
         )
     return found
