@@ -6,6 +6,16 @@ from __future__ import annotations
 PIPELINES = [
     (
         "flink",
+        r"INSERT INTO m SELECT device FROM sensors WHERE device LIKE '50\%' OR NOT device LIKE note OR device LIKE '5!%' ESCAPE '!'",
+        r"CREATE STREAM iot.m AS SELECT device FROM STREAM iot.sensors WHERE device LIKE '50\\\\%' OR NOT device LIKE replace(note, '\\', '\\\\') OR device LIKE '5!%' ESCAPE '!';",
+    ),
+    (
+        "risingwave",
+        r"CREATE MATERIALIZED VIEW m AS SELECT device FROM sensors WHERE device LIKE '50\%' OR NOT device LIKE note",
+        r"CREATE STREAM iot.m AS SELECT device FROM STREAM iot.sensors WHERE device LIKE '50\\%' OR NOT device LIKE note;",
+    ),
+    (
+        "flink",
         """CREATE TABLE sensors (device STRING, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '5' SECOND)
              WITH ('connector' = 'kafka');
            CREATE TABLE means (closed TIMESTAMP(3), device STRING, celsius DOUBLE) WITH ('connector' = 'print');
@@ -265,6 +275,21 @@ QUERIES = [
         "SELECT concat(device, '-', note), extract(MINUTE FROM at), round(celsius) FROM sensors",
         """SELECT device || '-' || note, minute("at"), round(celsius) FROM iot.sensors""",
     ),
+    *(
+        (
+            dialect,
+            rf"SELECT device LIKE 'd{text}_', NOT device LIKE concat('d', '{text}', '%'), device LIKE 'd!_' ESCAPE '!', device LIKE 'd%' FROM sensors",
+            rf"SELECT device LIKE 'd\_' {escape}, NOT device LIKE 'd\%' {escape}, device = 'd_', device LIKE 'd%' FROM iot.sensors",
+        )
+        for dialect, text, escape in (
+            ("trino", "\\", ""),
+            ("flink", "\\", ""),
+            ("snowflake", r"\\", ""),
+            ("bigquery", r"\\", r"ESCAPE '\'"),
+            ("risingwave", "\\", r"ESCAPE '\'"),
+            ("materialize", "\\", r"ESCAPE '\'"),
+        )
+    ),
     (
         "trino",
         "SELECT 10 / 3e0, avg(celsius) / 3, sum(CAST(note AS double)) / count(*) FROM sensors",
@@ -401,6 +426,7 @@ REFUSED = [
     ),
     ("flink", "SELECT a / b FROM s", 1, 8, "write a / 2.0"),
     ("trino", "SELECT a,\n7 / count(*) FROM s", 2, 1, "write a / 2e0"),
+    ("ksqldb", r"SELECT a FROM s WHERE a LIKE '50\%'", 1, None, "LIKE with a backslash is not translated"),
     ("trino", "SELECT 10 / 3.0", 1, 8, "no more digits than they have there"),
     ("trino", "SELECT 1.0 * a / b FROM s", 1, 8, "write a / 2e0"),
     ("trino", "SELECT a / CAST(b AS DECIMAL(9, 2)) FROM s", 1, 8, "write a / 2e0"),

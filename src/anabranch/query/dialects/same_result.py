@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from anabranch.query.dialects.aggregates import count_if, sum_of_integers
 from anabranch.query.dialects.calls import NotTranslated, sql_of
+from anabranch.query.dialects.like import like_refusal, write_like
 from anabranch.query.dialects.substrings import end_of_text, refusal, substring
 from anabranch.query.dialects.texts import trim
 from anabranch.query.dialects.times import seconds_since_1970
@@ -84,8 +85,8 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
             return _interval_message(node, several=not pipeline and dialect in _SEVERAL_UNITS)
         case exp.Ceil() if node.args.get("to") is not None:
             return "CEIL to a unit is not translated; use FLOOR(… TO …)"
-        case exp.Like() if dialect == "azure" and (not node.expression.is_string or "[" in node.expression.name):
-            return "LIKE with [ ] or without a constant pattern is not translated; use % and _"
+        case exp.Like() | exp.ILike():
+            return like_refusal(node, dialect)
         case exp.Substring():
             return refusal(node, dialect)
     return None
@@ -197,13 +198,13 @@ def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
 
 _REWRITTEN: Final[tuple[type[exp.Expr], ...]] = (
     *(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, exp.Left, exp.Right),
-    *(exp.CountIf, exp.Sum),
+    *(exp.CountIf, exp.Sum, exp.Like, exp.ILike),
     *CALL_KINDS,
 )
 
 
 def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
-    """Write casts, calls and truncations so that they have the dialect's result. Raises NotTranslated, with its `node`."""
+    """Write casts, calls, truncations and LIKE so that they have the dialect's result. Raises NotTranslated, with its `node`."""
     for node in reversed(list(tree.find_all(*_REWRITTEN))):  # the inner ones first
         try:
             _rewrite_node(node, dialect, pipeline=pipeline)
@@ -242,6 +243,8 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         case exp.Left() | exp.Right():
             if (written := end_of_text(node, dialect, pipeline=pipeline)) is not None:
                 node.replace(exp.Var(this=written))
+        case exp.Like() | exp.ILike():
+            write_like(node, dialect, pipeline=pipeline)
         case exp.CountIf():
             if not pipeline:
                 count_if(node)
