@@ -596,6 +596,20 @@ TEXTS = [
             *(("snowflake", [("abc", -1, "")]), ("bigquery", []), ("azure", []), ("risingwave", [])),
         )
     ),
+    Case(
+        "snowflake",
+        "SUBSTR(x, GREATEST(n, 1), 2)",
+        "x STRING, n INT",
+        [("abc", 0, "ab"), ("abc", -9, "ab"), ("abc", 2, "bc"), ("abc", None, None)],
+    ),
+    *(
+        Case(dialect, sql, "x STRING, y STRING", [("a", "b", "ab"), ("a", None, null), (None, None, nulls)])
+        for dialect, sql, null, nulls in (
+            *((each, "CONCAT(x, y)", None, None) for each in ("flink", "snowflake", "bigquery", "trino")),
+            *((each, "CONCAT(x, y)", "a", "") for each in ("ksqldb", "azure", "risingwave", "materialize")),
+            *((each, "x || y", None, None) for each in ("flink", "snowflake", "trino", "risingwave")),
+        )
+    ),
     Case("snowflake", "SUBSTR(x, POSITION('b' IN x) + 1, 1)", _X, [("abc", "c"), ("c", "c"), (None, None)]),
     *(
         Case(dialect, f"{function}(x, n)", "x STRING, n INT", [*rows, *negative])
@@ -717,6 +731,25 @@ CASTS = [
             ),
         )
     ),
+]
+
+NULLS = [
+    *(
+        Case(
+            dialect,
+            sql,
+            "a BIGINT, b BIGINT",
+            [(1, 2, both), (3, None, one), (None, 4, other), (None, None, None), (-1, -1, -1)],
+        )
+        for dialects, of_null in (
+            (("flink", "snowflake", "bigquery", "trino"), False),
+            (("ksqldb", "risingwave", "materialize"), True),
+        )
+        for dialect in dialects
+        for sql, both in (("GREATEST(a, b)", 2), ("LEAST(a, b)", 1), ("LEAST(a, LEAST(b, a))", 1))
+        for one, other in ((3, 4) if of_null else (None, None),)
+    ),
+    Case("flink", "GREATEST(a, 0)", "a BIGINT", [(5, 5), (-5, 0), (None, None)]),
 ]
 
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
@@ -849,7 +882,7 @@ QUANTILES = [
     ),
 ]
 
-CASES = [*TIMES, *CASTS, *JSON_TEXTS, *TEXTS, *PATTERNS, *QUANTILES]
+CASES = [*TIMES, *CASTS, *NULLS, *JSON_TEXTS, *TEXTS, *PATTERNS, *QUANTILES]
 
 APPROXIMATE = [
     Case("trino", "approx_percentile(x, 0.95)", "x BIGINT", [(n,) for n in range(1, 1002)], 951),

@@ -28,6 +28,10 @@ _FRACTIONAL_SECONDS: Final = frozenset({"risingwave", "materialize"})
 _ROUNDS_TEXTS: Final = "snowflake"
 """Where a text with a fraction becomes the nearest integer, as in DuckDB. It is cut off in Flink, and no integer elsewhere."""
 _PARTS_OF_TIMES: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute", "doy", "dayofyear"})
+_NULL_IF_ANY_IS: Final = frozenset({"flink", "snowflake", "bigquery", "trino"})
+"""Where GREATEST and LEAST of a null are null. They leave it out in the others, in DuckDB and in Spark."""
+_CONCATENATES_NULLS: Final = "ksqldb"
+"""Where CONCAT takes a null for an empty text, as the parser knows of PostgreSQL and Azure."""
 _TRUNCATED_TO: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond"})
 _TIMESTAMPS: Final = frozenset(
     (
@@ -198,7 +202,7 @@ def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
 
 _REWRITTEN: Final[tuple[type[exp.Expr], ...]] = (
     *(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, exp.Left, exp.Right),
-    *(exp.CountIf, exp.Sum, exp.Like, exp.ILike),
+    *(exp.CountIf, exp.Sum, exp.Greatest, exp.Least, exp.Concat, exp.Like, exp.ILike),
     *CALL_KINDS,
 )
 
@@ -245,6 +249,12 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
                 node.replace(exp.Var(this=written))
         case exp.Like() | exp.ILike():
             write_like(node, dialect, pipeline=pipeline)
+        case exp.Greatest() | exp.Least():
+            if dialect in _NULL_IF_ANY_IS:
+                _null_if_any_is(node)
+        case exp.Concat():
+            if dialect == _CONCATENATES_NULLS:
+                node.set("coalesce", True)
         case exp.CountIf():
             if not pipeline:
                 count_if(node)
@@ -270,6 +280,18 @@ def _sign_into_text(node: exp.Interval) -> None:
     """DuckDB has no `INTERVAL -'1' DAY`."""
     if isinstance(node.this, exp.Neg) and node.this.this.is_string and _WHOLE_NUMBER.fullmatch(node.this.this.name):
         node.set("this", exp.Literal.string(str(-int(node.this.this.name))))
+
+
+def _null_if_any_is(node: exp.Greatest | exp.Least) -> None:
+    values = [each for each in (node.this, *node.expressions) if not isinstance(each, exp.Literal)]
+    if not values:
+        return
+    node.set("ignore_nulls", True)  # else only DuckDB's writer has nulls
+    found = exp.Case()
+    node.replace(found)
+    any_is_null = exp.or_(*(exp.Is(this=exp.paren(each.copy()), expression=exp.Null()) for each in values))
+    found.set("ifs", [exp.If(this=any_is_null, true=exp.Null())])
+    found.set("default", node)
 
 
 def _quarters_as_months(node: exp.Interval) -> None:

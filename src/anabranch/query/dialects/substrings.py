@@ -34,19 +34,22 @@ def least(node: exp.Expr | None) -> int | None:
             return least(node.this)
         case exp.Literal() if not node.is_string and node.name.isdecimal():
             return int(node.name)
-        case exp.Neg() if isinstance(node.this, exp.Literal) and (known := least(node.this)) is not None:
-            return -known
+        case exp.Neg() if isinstance(node.this, exp.Literal) and (number := least(node.this)) is not None:
+            return -number
         case exp.Add():
             parts = least(node.this), least(node.expression)
             return None if None in parts else sum(each or 0 for each in parts)
+        case exp.Case():
+            branches = [*(each.args["true"] for each in node.args["ifs"]), node.args.get("default")]
+            known = [least(each) for each in branches if each is not None and not isinstance(each, exp.Null)]
+            return None if None in known else min((each or 0 for each in known), default=None)
         case exp.Length():
             return 0
         case exp.RowNumber():
             return 1
         case exp.Greatest():
-            return max(
-                (known for each in [node.this, *node.expressions] if (known := least(each)) is not None), default=None
-            )
+            bounds = [least(each) for each in (node.this, *node.expressions)]
+            return max((each for each in bounds if each is not None), default=None)
         case exp.Var():
             return 0 if node.meta.get(NOT_NEGATIVE) else None
     return 0 if node is not None and name_of(node) in PLACES else None
