@@ -455,6 +455,7 @@ TIMES = [
             ("bigquery", "FORMAT_TIMESTAMP('%Y-%m-%dT%H:%M:%E3SZ', a)"),
         )
     ),
+    Case("snowflake", """TO_CHAR(a, 'YYYY""MM"a''''b"')""", _AT, [("2026-01-02", "=202601a''b")]),
     Case("flink", "DATE_FORMAT(a, '''at'' HHmm é 100% ''''')", _AT, [("2026-01-02 03:04:05", "=at 0304 é 100% '")]),
     Case("bigquery", "FORMAT_DATE('%Y%m%d %% [T]', a)", _AT, [("2026-01-02 03:04:05", "=20260102 % [T]")]),
     Case(
@@ -961,6 +962,7 @@ REFUSED = [
     ("flink", "DATE_FORMAT(a, x)", "needs a format that is a constant text"),
     ("trino", "date_format(a, '%M')", "the format '%M'"),
     ("snowflake", "TO_CHAR(a, 'YYYY-Mon')", "the format 'Mon'"),
+    ("materialize", "to_char(a, 'SSSS')", "the format 'SSSS'"),
     ("snowflake", "TO_CHAR(n)", "with 1 arguments is not translated; write TO_CHAR(t, format)"),
     ("bigquery", "FORMAT_TIMESTAMP('%Y', a, 'Asia/Tokyo')", "in a time zone is not translated; leave it out"),
     ("flink", "JSON_VALUE(x, '$.a' RETURNING INT)", "write CAST(JSON_VALUE("),

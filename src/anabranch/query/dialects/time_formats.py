@@ -19,7 +19,7 @@ _TO_CHAR: Final = {"YYYY": "year", "MM": "month", "DD": "day", "HH24": "hour", "
 
 _LETTERS: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z'\[\]{}#]")
 _PERCENT: Final = re.compile(r"%E3S|%.|[^%]", re.DOTALL)
-_WORDS: Final = re.compile(r'"([^"\\]*)"|HH24|FF3|YYYY|MM|DD|MI|SS|MS|[ ,./:_-]')
+_WORDS: Final = re.compile(r'"([^"\\]*)"|HH24|FF3|YYYY|MM|DD|MI|SS(?!SS)|MS|[ ,./:_-]')
 
 _DIALECTS: Final = {
     ("trino", "DATE_FORMAT"): (_PERCENT, _MYSQL),
@@ -57,7 +57,9 @@ def _part(found: re.Match[str], letters: dict[str, str]) -> tuple[str, str] | No
         return letters[text], ""
     if found.re is _PERCENT:
         return ("", text) if text[0] != "%" else ("", "%") if text == "%%" else None
-    if text[0] in "'\"":
+    if text[0] == '"':
+        return "", text[1:-1]
+    if text[0] == "'":
         return "", text[1:-1].replace("''", "'") if len(text) > 2 else "'"
     return None if text[0].isascii() and text[0].isalpha() else ("", text)
 
