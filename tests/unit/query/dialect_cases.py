@@ -162,6 +162,28 @@ PIPELINES = [
         """CREATE STREAM iot.m WITH (time = window_end) AS SELECT window.end AS window_end, percentile(CAST(celsius AS DOUBLE), 0.9) AS most
            FROM STREAM iot.sensors WHERE at > CAST('2026-01-01 00:00:00' AS TIMESTAMP) + INTERVAL '1' DAY GROUP BY window(at, '1 minute');""",
     ),
+    (
+        "azure",
+        "SELECT COUNT(*) AS n INTO out FROM sensors TIMESTAMP BY [the time] WHERE System.Timestamp() > begun GROUP BY TumblingWindow(second, 10)",
+        "CREATE STREAM iot.out AS SELECT COUNT(*) AS n FROM STREAM iot.sensors WHERE `the time` > begun GROUP BY window(`the time`, '10 seconds', '10 seconds', '1 microsecond');",
+    ),
+    (
+        "flink",
+        "INSERT INTO c SELECT COUNT(*) AS n FROM sensors GROUP BY TUMBLE(`the time`, INTERVAL '10' SECOND)",
+        "CREATE STREAM iot.c AS SELECT COUNT(*) AS n FROM STREAM iot.sensors GROUP BY window(`the time`, '10 seconds');",
+    ),
+    (
+        "ksqldb",
+        "CREATE TABLE c AS SELECT d, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 0 SECONDS) GROUP BY d EMIT FINAL",
+        "CREATE STREAM iot.c AS SELECT d, COUNT(*) AS n FROM STREAM iot.s GROUP BY window(at, '1 minute'), d;",
+    ),
+    (
+        "risingwave",
+        """CREATE MATERIALIZED VIEW c AS SELECT window_start, count(*) AS n FROM TUMBLE(s, at, INTERVAL '1 minute')
+           WHERE extract(HOUR FROM date_trunc('hour', at)) = 3 GROUP BY window_start HAVING window_start > begun""",
+        """CREATE STREAM iot.c WITH (time = window_start) AS SELECT window.start AS window_start, COUNT(*) AS n FROM STREAM iot.s
+           WHERE EXTRACT(HOUR FROM DATE_TRUNC('HOUR', at)) = 3 GROUP BY window(at, '1 minute') HAVING window.start > begun;""",
+    ),
 ]
 
 # Dialect, query, and one of DuckDB that has the same result.
@@ -192,6 +214,26 @@ QUERIES = [
         "azure",
         "SELECT System.Timestamp() AS t, COUNT(*) AS n FROM marks TIMESTAMP BY at GROUP BY TumblingWindow(ss, 10)",
         "VALUES (make_timestamptz(1700000000000000), 2), (make_timestamptz(1700000010000000), 2)",
+    ),
+    (
+        "azure",
+        "SELECT COUNT(*) AS n FROM sensors TIMESTAMP BY at WHERE System.Timestamp() <= '2023-11-14 22:14:00' GROUP BY TumblingWindow(day, 1)",
+        """SELECT count(*) FROM iot.sensors WHERE "at" <= '2023-11-14 22:14:00'""",
+    ),
+    (
+        "azure",
+        "SELECT COUNT(*) AS n FROM marked TIMESTAMP BY [the time] GROUP BY TumblingWindow(ss, 10)",
+        "VALUES (2), (2)",
+    ),
+    (
+        "flink",
+        "SELECT COUNT(*) AS n FROM marked GROUP BY TUMBLE(`the time`, INTERVAL '10' SECOND)",
+        "VALUES (1), (2), (1)",
+    ),
+    (
+        "risingwave",
+        "SELECT extract(HOUR FROM date_trunc('day', at)), device IS DISTINCT FROM lower(note), trim(LEADING 'd' FROM lower(device)) FROM sensors",
+        "SELECT 0, true, ltrim(device, 'd') FROM iot.sensors",
     ),
     (
         "azure",
@@ -304,6 +346,42 @@ QUERIES = [
 
 # Dialect, statement, line, character, part of the message.
 REFUSED = [
+    (
+        "flink",
+        "INSERT INTO m SELECT COUNT(*) FROM TABLE(TUMBLE(DATA => TABLE s, TIMECOL => DESCRIPTOR(at), SIZE => INTERVAL '1' MINUTE)) GROUP BY window_start",
+        1,
+        49,
+        "named arguments are not supported; pass them by position",
+    ),
+    (
+        "flink",
+        "INSERT INTO m SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' MINUTE))\nWHERE window_start > b GROUP BY window_start",
+        2,
+        7,
+        "window_start in WHERE is not supported in a pipeline; write it in HAVING",
+    ),
+    (
+        "azure",
+        "SELECT COUNT(*) INTO o FROM s TIMESTAMP BY DATEADD(second, n, '1970-01-01') GROUP BY TumblingWindow(second, 10)",
+        1,
+        44,
+        "TIMESTAMP BY an expression is not translated; name a column",
+    ),
+    (
+        "azure",
+        "SELECT COUNT(*) INTO o FROM s TIMESTAMP BY at GROUP BY TumblingWindow(second, 7)",
+        1,
+        56,
+        "is not documented; write another length",
+    ),
+    (
+        "azure",
+        "SELECT COUNT(*) INTO o FROM s TIMESTAMP BY at GROUP BY HoppingWindow(hour, 10, 5)",
+        1,
+        56,
+        "is not documented; write another length",
+    ),
+    ("risingwave", "SELECT * FROM (SELECT a FROM f(s, at)) AS x", 1, 30, "a function f as a table is not supported"),
     (
         "flink",
         "INSERT INTO m\nSELECT window_end FROM TABLE(CUMULATE(TABLE s, DESCRIPTOR(at), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) GROUP BY window_end",

@@ -32,6 +32,7 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
                make_timestamptz(1700000000000000 + us) AS "at"
                FROM (VALUES (-2.5::DOUBLE, 1, -1), (-1.5, 2, 0), (1.5, 3, 1), (2.5, 4, 10000000)) AS r(half, n, us)"""
         )
+        made.execute("""CREATE TABLE iot.marked AS SELECT "at" AS "the time" FROM iot.marks""")
         yield made
 
 

@@ -108,7 +108,7 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
             arguments[:2] = [(arguments[0][0], arguments[1][1])]  # the columns of PARTITION BY
         if kind not in ("TUMBLE", "HOP", "SESSION"):
             raise text.error(_no_window(text, at), at + 2)
-        if any(text.word(first + 1) == "=" or text.words(first + 1, "=", ">") for first, _ in arguments):
+        if any(text.word(first + 1) == "=>" or text.words(first + 1, "=", ">") for first, _ in arguments):
             raise text.error("named arguments are not supported; pass them by position", arguments[0][0])
         if len(arguments) != (4 if kind == "HOP" else 3):
             raise text.error(
@@ -194,8 +194,8 @@ def _ksqldb(text: StatementText, found: Found, time: str | None) -> None:
             (n for n, word in enumerate(("SIZE", "ADVANCE", "GRACE", "RETENTION")) if text.word(first) == word), None
         )
         name = "GAP" if words is None else ("SIZE", "ADVANCE", "GRACE", "RETENTION")[words]
-        begin = first + {"SIZE": 1, "ADVANCE": 2, "GRACE": 2, "RETENTION": 1, "GAP": 0}[name]
-        spans[name] = text.duration(begin, last)
+        if name in ("SIZE", "ADVANCE", "GAP"):  # the others are left out
+            spans[name] = text.duration(first + {"SIZE": 1, "ADVANCE": 2, "GAP": 0}[name], last)
     size = spans.get("GAP" if kind == "SESSION" else "SIZE")
     if size is None or (kind == "HOPPING" and "ADVANCE" not in spans):
         raise text.error(f"expected the length of a {kind} window", at + 2)
@@ -219,6 +219,8 @@ def _azure(text: StatementText, found: Found, time: str | None) -> None:
     column = time
     if at is not None:
         column, behind = text.name(at + 2)
+        if text.word(behind) == "(":
+            raise text.error("TIMESTAMP BY an expression is not translated; name a column of times", at + 2)
         text.blank(at, behind - 1)
         if text.word(behind) == "OVER":
             raise text.error("TIMESTAMP BY … OVER is not translated; leave out OVER", behind)
@@ -238,6 +240,10 @@ def _azure(text: StatementText, found: Found, time: str | None) -> None:
             raise text.error("expected TIMESTAMP BY column, or the column with --time", at)
         spans = _azure_spans(text, at, 2 if word == "HOPPINGWINDOW" else 1)
         slide_us = spans[1] if kinds[word] == "hop" else 0
+        if word != "SESSIONWINDOW" and UNITS_US["day"] % (slide_us or spans[0]):
+            raise text.error(
+                "where windows begin of which a day has no whole number is not documented; write another length", at
+            )
         window = DialectWindow(kinds[word], column, spans[0], slide_us, end_inclusive=kinds[word] != "session")  # type: ignore[arg-type]
         _set(text, found, window, at)
         text.put(at, text.closing(at + 1), "window_end")
@@ -270,6 +276,18 @@ def _azure_spans(text: StatementText, at: int, count: int) -> list[int]:
     return [int(each) * unit for each in numbers]
 
 
+def _names_tables(text: StatementText, place: int) -> bool:
+    """Whether the FROM or JOIN at an index is a clause, and not that of `EXTRACT(HOUR FROM f(x))` or `IS DISTINCT FROM f(x)`."""
+    if text.word(place - 1) == "DISTINCT" and text.word(place - 2) in ("IS", "NOT"):
+        return False
+    depth = 0
+    for at in range(place - 1, -1, -1):
+        depth += {"(": -1, ")": 1}.get(text.word(at), 0)
+        if depth < 0:
+            return text.word(at + 1) in ("SELECT", "WITH", "(")
+    return True
+
+
 def _risingwave(text: StatementText, found: Found, _time: str | None) -> None:
     """`FROM TUMBLE(t, c, …)`, `EMIT ON WINDOW CLOSE`."""
     at = text.find("EMIT", "ON", "WINDOW", "CLOSE")
@@ -277,7 +295,7 @@ def _risingwave(text: StatementText, found: Found, _time: str | None) -> None:
         text.blank(at, at + 3)
         del text.tokens[at : at + 4]
     for place in range(len(text.tokens) - 2, -1, -1):
-        if text.word(place) not in ("FROM", "JOIN") or text.word(place + 2) != "(":
+        if text.word(place) not in ("FROM", "JOIN") or text.word(place + 2) != "(" or not _names_tables(text, place):
             continue
         kind = text.word(place + 1)
         if kind not in ("TUMBLE", "HOP", "SESSION"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -21,11 +20,10 @@ from anabranch.query.dialects.parser_warnings import collected_warnings
 from anabranch.query.dialects.readers import READ_AS
 from anabranch.query.dialects.same_result import different, rewrite
 from anabranch.query.dialects.text import Found, StatementText
-from anabranch.query.dialects.windows import UNITS_US, DialectWindow, span
+from anabranch.query.dialects.windows import UNITS_US, DialectWindow, span, spark_name
 
 Form = Literal["query", "pipeline"]
 DIALECTS: Final = tuple(READ_AS)
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _START: Final = frozenset({"window_start", "windowstart"})
 _END: Final = frozenset({"window_end", "windowend"})
 _EPOCH: Final = "TIMESTAMPTZ '1970-01-01 00:00:00+00'"
@@ -117,7 +115,7 @@ class _Translation:
             return query
         delay = max((self._delays[each] for each in streams if each in self._delays), default=None)
         settings = ["mode = complete"] if complete else []
-        settings += [] if time is None else [f"time = {_name(time)}"]
+        settings += [] if time is None else [f"time = {spark_name(time)}"]
         settings += [] if delay is None else [f"watermark = '{span(delay) if delay else '0 seconds'}'"]
         with_ = f" WITH ({', '.join(settings)})" if settings else ""
         return f"CREATE STREAM {self._stream(str(self._found.target), None)}{with_} AS\n{query}"
@@ -181,9 +179,10 @@ class _Translation:
             raise self._error(
                 f"expected {kind.upper()}(column, {'INTERVAL …, ' if kind == 'hop' else ''}INTERVAL …)", call
             )
+        name = ".".join(part.name for part in column.parts)
         if kind == "hop":
-            return DialectWindow("hop", column.sql(), spans[1], spans[0])
-        return DialectWindow("session" if kind == "session" else "tumble", column.sql(), spans[0])
+            return DialectWindow("hop", name, spans[1], spans[0])
+        return DialectWindow("session" if kind == "session" else "tumble", name, spans[0])
 
     def _windows(self, *, pipeline: bool) -> str | None:
         """Write the window in the form's own way. Returns the result's column that has its end, or its start."""
@@ -198,6 +197,7 @@ class _Translation:
         if not pipeline and window.kind != "tumble":
             raise self._text.error(f"a query has no {window.kind} windows; use TUMBLE, or a pipeline", 0)
         self._check_grouped(select)
+        self._write_bounds_in_where(select, window, pipeline=pipeline)
         time = None
         for wanted, bounds in (("start", _START), ("end", _END)):
             for number, item in enumerate(select.expressions):
@@ -212,6 +212,18 @@ class _Translation:
         over = _raw(window.spark) if pipeline else _bound(window, "start", pipeline=False)
         select.set("group", exp.Group(expressions=[over, *kept]))
         return time
+
+    def _write_bounds_in_where(self, select: exp.Select, window: DialectWindow, *, pipeline: bool) -> None:
+        """In Azure's WHERE, `System.Timestamp()` is the time of the event. In the others the bound is that of a window, which
+        Spark has only where it groups by it."""
+        for column in list(select.args["where"].find_all(exp.Column)) if select.args.get("where") else []:
+            if column.name.lower() not in _START | _END:
+                continue
+            if self._dialect == "azure":
+                *tables, name = (exp.to_identifier(part, quoted=True) for part in window.column.split("."))
+                column.replace(exp.Column(this=name, table=tables[-1] if tables else None))
+            elif pipeline:
+                raise self._error(f"{column.name} in WHERE is not supported in a pipeline; write it in HAVING", column)
 
     def _write_event_time(self, name: str) -> None:
         for column in list(self._tree.find_all(exp.Column)):
@@ -272,7 +284,7 @@ class _Translation:
             if table is not None:
                 raise self._error(str(exc), table) from exc
             raise self._text.error(str(exc), 0) from exc
-        return f"{_name(name.scope)}.{_name(name.name)}"
+        return f"{spark_name(name.scope)}.{spark_name(name.name)}"
 
     def _generated(self, write: str) -> str:
         try:
@@ -314,7 +326,3 @@ def _bucket(window: DialectWindow, which: str) -> str:
 def _raw(text: str) -> exp.Expr:
     """SQL that is written as it stands."""
     return exp.Var(this=text)
-
-
-def _name(part: str) -> str:
-    return part if _WORD.match(part) else f"`{part}`"

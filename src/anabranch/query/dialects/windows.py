@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -28,6 +29,7 @@ ABBREVIATED_UNITS: Final = {
     "dd": "day",
 }
 """Units as Azure Stream Analytics abbreviates them."""
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SHOWN: Final = ("week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 
 
@@ -37,6 +39,7 @@ class DialectWindow:
 
     kind: Literal["tumble", "hop", "session"]
     column: str
+    """As it is named, without quotes; with a dot behind the table's name."""
     size_us: int
     slide_us: int = 0
     end_inclusive: bool = False
@@ -47,11 +50,12 @@ class DialectWindow:
     @property
     def spark(self) -> str:
         """The call that groups by it in a pipeline."""
+        column = ".".join(spark_name(part) for part in self.column.split("."))
         if self.kind == "session":
-            return f"session_window({self.column}, '{span(self.size_us)}')"
+            return f"session_window({column}, '{span(self.size_us)}')"
         slide = f", '{span(self.slide_us or self.size_us)}'" if self.kind == "hop" or self.end_inclusive else ""
         start = ", '1 microsecond'" if self.end_inclusive else ""
-        return f"window({self.column}, '{span(self.size_us)}'{slide}{start})"
+        return f"window({column}, '{span(self.size_us)}'{slide}{start})"
 
     def spark_bound(self, which: str) -> str:
         """The `start` or the `end` of the window in a pipeline."""
@@ -59,6 +63,11 @@ class DialectWindow:
             gap = f" - INTERVAL '{span(self.size_us)}'" if self.ends_with_event and which == "end" else ""
             return f"session_window.{which}{gap}"
         return f"window.{which}{' - INTERVAL 1 MICROSECOND' if self.end_inclusive else ''}"
+
+
+def spark_name(part: str) -> str:
+    """A name in a pipeline, quoted where it must be."""
+    return part if _WORD.match(part) else "`" + part.replace("`", "``") + "`"
 
 
 def span(us: int) -> str:
