@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -335,3 +337,48 @@ def test_what_is_no_value_of_a_nested_type_or_a_duration_is_named(kind: pa.DataT
     target = TargetColumns(StreamSchema.typed(pa.schema([("x", kind)])))
     (bad,) = json_lines._slow(Lines(f'{{"x": {text}}}'.encode(), 1), target)
     assert isinstance(bad, BadRow) and "column 'x' takes" in bad.why
+
+
+def records(kind: pa.DataType, text: str) -> list[IntakeBatch | BadRow]:
+    target = TargetColumns(StreamSchema.typed(pa.schema([("a", pa.int64()), ("x", kind)])))
+    data = f'a,x\n1,"{text}"\n2,\n'.encode()
+    return list(csv_records.read_csv_records(blocks(data), target, delimiter=","))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (pa.duration("us"), "1 day, 2:03:04.000005", timedelta(1, 4, 5, 0, 3, 2)),
+        (pa.duration("us"), "-1 day, 23:59:59.999999", timedelta(microseconds=-1)),
+        (pa.duration("s"), "-P1DT3S", -timedelta(1, 3)),
+        (pa.duration("ms"), "5", timedelta(milliseconds=5)),
+        (pa.float16(), "1.5", 1.5),
+        (pa.float16(), "-inf", -math.inf),
+        (pa.decimal256(50, 3), "1.5", Decimal("1.500")),
+    ],
+)
+def test_csv_holds_durations_and_wide_and_narrow_numbers(kind: pa.DataType, text: str, value: object) -> None:
+    assert [row["x"] for row in pa.concat_tables(all_valid(records(kind, text))).to_pylist()] == [value, None]
+
+
+def test_csv_keeps_nanoseconds_of_durations() -> None:
+    (table,) = all_valid(records(pa.duration("ns"), "-PT1.000000001S"))
+    assert table.column("x").cast(pa.int64()).to_pylist() == [-1_000_000_001, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.duration("us"), "soon"),
+        (pa.duration("s"), "0:00:00.5"),
+        (pa.duration("us"), "9" * 19),
+        (pa.float16(), "70000"),
+        (pa.float16(), "2049"),
+        (pa.float16(), "x"),
+        (pa.decimal256(50, 3), "1.2345"),
+    ],
+)
+def test_what_a_column_of_csv_can_not_hold_is_named(kind: pa.DataType, text: str) -> None:
+    bad, good = records(kind, text)
+    assert isinstance(bad, BadRow) and f"column 'x' takes {kind}: " in bad.why
+    assert isinstance(good, IntakeBatch)

@@ -6,6 +6,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -20,11 +21,15 @@ from anabranch.cli.intake.source import BadInput, LineBlocks, Lines
 from anabranch.cli.intake.times import DEFAULT_READING, NotATime, TimeReading
 from anabranch.core import exact
 from anabranch.core.bytes_text import CODED, bytes_from_text
+from anabranch.core.python_rows import refuse_loss
+from anabranch.core.time_texts import duration
 from anabranch.errors import InvalidArgument
+from anabranch.model.times import DEFAULT_RULES
 
 _COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to [^:]*: (.*)", re.S)
 _WIDTH = re.compile(r"CSV parse error: .*?Expected (\d+) columns, got (\d+)", re.S)
 _TEXT: Final = pa.string()
+_INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 def read_csv_records(
@@ -108,8 +113,7 @@ class _RecordParser:
                 raise InvalidArgument(
                     f"CSV can't hold column '{field.name}' of type {field.type}; use JSON lines or Parquet"
                 )
-        # Times are read as text first: they may have a zone or none.
-        types = {f.name: _TEXT if pa.types.is_timestamp(f.type) else f.type for f in self._fields}
+        types = {field.name: _TEXT if _is_read_as_text(field.type) else field.type for field in self._fields}
         self._convert = _conversion(types)
         self._parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
 
@@ -126,6 +130,8 @@ class _RecordParser:
                     column = self._times[field.name].column(column, field.type)
                 except NotATime as exc:
                     raise _Wrong(f"column '{field.name}' takes {field.type}: {exc}") from exc
+            elif _is_read_as_text(field.type):
+                column = _of_texts(field, column)
             elif pa.types.is_floating(field.type):
                 self._check_numbers(data, field, column)
             elif pa.types.is_binary(field.type):
@@ -160,6 +166,43 @@ class _RecordParser:
         if found := _WIDTH.match(text):
             return f"it has {found[2]} fields, the header has {found[1]}"
         return text
+
+
+def _is_read_as_text(kind: pa.DataType) -> bool:
+    """True for times, which may have a zone or none, and for what Arrow doesn't read from CSV."""
+    types = pa.types
+    return bool(
+        types.is_timestamp(kind) or types.is_duration(kind) or types.is_float16(kind) or types.is_decimal256(kind)
+    )
+
+
+def _of_texts(field: pa.Field, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column that Arrow doesn't read from CSV. Raises _Wrong."""
+    try:
+        if pa.types.is_duration(field.type):
+            found = [None if text is None else _duration(text, field.type) for text in texts.to_pylist()]
+            for each in found:
+                refuse_loss(each, field.type, DEFAULT_RULES)
+            return pa.chunked_array([pa.array(found, field.type)])
+        if pa.types.is_float16(field.type):
+            return _halves(texts, field.type)
+        return texts.cast(field.type)
+    except (ValueError, OverflowError, pa.ArrowInvalid) as exc:
+        raise _Wrong(f"column '{field.name}' takes {field.type}: {exc}") from exc
+
+
+def _halves(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Texts as floats of 16 bits. Raises ValueError for an integer that would be rounded, and for a number that would
+    become infinite."""
+    halves = texts.cast(pa.float32()).cast(kind, safe=False)
+    for text, value in zip(texts.to_pylist(), halves.cast(pa.float32()).to_pylist(), strict=True):
+        if text is not None and exact.changed_number(text, value):
+            raise ValueError(f"{text} would become {value!r}")
+    return halves
+
+
+def _duration(text: str, kind: pa.DataType) -> timedelta | int:
+    return int(text) if _INTEGER.fullmatch(text) else duration(text, kind)
 
 
 def _decoded(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

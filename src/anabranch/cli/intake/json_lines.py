@@ -25,20 +25,15 @@ from anabranch.core import exact
 from anabranch.core.bytes_text import bytes_from_text
 from anabranch.core.json_text import FractionWithText, parse_json
 from anabranch.core.python_rows import RowChecker, rows_to_batch, wrong_rows
-from anabranch.core.time_texts import beyond_micros, time_of_day
+from anabranch.core.time_texts import duration, time_of_day
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.ids import Micros
 from anabranch.model.schema import StreamSchema
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICRO: Final = timedelta(microseconds=1)
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _SLOW_LINES: Final = 32
 _SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}  # the texts that `read` prints
-_DURATION: Final = re.compile(
-    r"()(?:(-?\d+) days?, )?(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII
-)  # Python's text of one
-_ISO_DURATION: Final = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6}))?S)?)?", re.ASCII)
 _STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))  # signed: +1 opens, -1 closes
 
 
@@ -372,22 +367,7 @@ def _of_text(text: str, kind: pa.DataType, times: TimeReading) -> Any:
         return date.fromisoformat(text)
     if types.is_time(kind):
         return time_of_day(text, kind)
-    return _duration(text, kind) if types.is_duration(kind) else text
-
-
-def _duration(text: str, kind: pa.DataType) -> timedelta | int:
-    """A duration as `read` prints it, or in ISO 8601, as a broker does over HTTP; as ns if it has digits beyond µs. Raises
-    ValueError, OverflowError."""
-    cut, nanos = beyond_micros(text, kind)
-    found = _DURATION.fullmatch(cut) or _ISO_DURATION.fullmatch(cut)
-    if found is None or not any(found.groups()[1:]):
-        raise ValueError(f"{text!r:.100} is no duration: expected 1 day, 2:03:04.5 or P1DT2H3M4.5S")
-    sign, days, hours, minutes, seconds, fraction = found.groups(default="")
-    length = timedelta(
-        int(days or 0), int(seconds or 0), int(fraction.ljust(6, "0")), 0, int(minutes or 0), int(hours or 0)
-    )
-    length = -length if sign else length
-    return length // _MICRO * 1_000 + (-nanos if sign else nanos) if nanos else length
+    return duration(text, kind) if types.is_duration(kind) else text
 
 
 def _why(exc: BaseException) -> str:
