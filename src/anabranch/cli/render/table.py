@@ -75,7 +75,7 @@ def _plain(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return list(iso(column))
     if pa.types.is_time(kind):
-        return [None if value is None else value.isoformat() for value in column.to_pylist()]
+        return [None if value is None else str(value) for value in python_values(column)]
     if pa.types.is_decimal(kind):
         return [None if value is None else str(value) for value in column.to_pylist()]
     return [
