@@ -32,8 +32,8 @@ class StreamRange:
 
     @classmethod
     def parse(cls, text: str) -> StreamRange:
-        """The inverse of `str`: `scope/name`, or `scope/name[start,end]`, where either place may be omitted. The places
-        are not parsed here: `of` does that. Raises InvalidCut for malformed brackets."""
+        """The inverse of `str` for a stream that is given by its name: `scope/name`, or `scope/name[start,end]`, where either
+        place may be omitted. Name and places are not parsed here: `of` does that. Raises InvalidCut for malformed brackets."""
         name, bracket, places = text.partition("[")
         if not bracket:
             return cls(name)
