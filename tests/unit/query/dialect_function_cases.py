@@ -753,6 +753,41 @@ NULLS = [
     Case("flink", "GREATEST(a, 0)", "a BIGINT", [(5, 5), (-5, 0), (None, None)]),
 ]
 
+_XS = "xs ARRAY<BIGINT>, n INT"
+_ARRAY = [5, 6, 7]
+ELEMENTS = [
+    *(
+        Case(dialect, f"xs[{index}]", _XS, [(_ARRAY, 1, 5), (_ARRAY, 3, 7), (None, 1, None), *behind])
+        for dialect, behind in (
+            *((each, [(_ARRAY, 4, None)]) for each in ("flink", "ksqldb", "risingwave", "materialize")),
+            ("trino", []),
+        )
+        for index in ("n", "n + 0")
+    ),
+    *(
+        Case(dialect, "xs[2]", _XS, [(_ARRAY, 0, 6), (None, 0, None), *behind])
+        for dialect, behind in (
+            *((each, [([5], 0, None)]) for each in ("flink", "ksqldb", "risingwave", "materialize")),
+            ("trino", []),
+        )
+    ),
+    Case("ksqldb", "xs[-1]", _XS, [(_ARRAY, 0, 7), ([5], 0, 5)]),
+    Case("snowflake", "xs[1]", _XS, [(_ARRAY, 0, 6), ([5], 0, None)]),
+    *(
+        Case("bigquery", sql, _XS, [(_ARRAY, 1, 6), (None, 1, None)])
+        for sql in (
+            "xs[1]",
+            "xs[OFFSET(1)]",
+            "xs[ORDINAL(2)]",
+            "xs[OFFSET(n)]",
+            "xs[ORDINAL(n + 1)]",
+            "xs[SAFE_OFFSET(n)]",
+        )
+    ),
+    Case("bigquery", "xs[SAFE_OFFSET(n)]", _XS, [(_ARRAY, 3, None)]),
+    Case("flink", "xs[1] + xs[2] * 10", _XS, [(_ARRAY, 1, 65)]),
+]
+
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _ESCAPED = "".join(f"\\{sign}" for sign in _PUNCTUATION)
 
@@ -883,7 +918,7 @@ QUANTILES = [
     ),
 ]
 
-CASES = [*TIMES, *CASTS, *NULLS, *JSON_TEXTS, *TEXTS, *PATTERNS, *QUANTILES]
+CASES = [*TIMES, *CASTS, *NULLS, *ELEMENTS, *JSON_TEXTS, *TEXTS, *PATTERNS, *QUANTILES]
 
 APPROXIMATE = [
     Case("trino", "approx_percentile(x, 0.95)", "x BIGINT", [(n,) for n in range(1, 1002)], 951),
@@ -917,6 +952,12 @@ REFUSED = [
     ("snowflake", "SUBSTR(x, n, 2)", "write GREATEST(n, 1) for the place"),
     ("snowflake", "SUBSTR(x, -3)", "or RIGHT(x, n) for the end of a text"),
     ("trino", "SUBSTRING(x, 0, 2)", "begin at 1 or later"),
+    ("trino", "xs[0]", "an element before the first is not translated; indexes count from 1"),
+    ("flink", "xs[-1]", "an element before the first"),
+    ("materialize", "xs[1:2]", "a part of an array is not translated; write one index"),
+    ("snowflake", "xs[n]", "an element at a computed index is not translated; write a constant"),
+    ("trino", "a AT TIME ZONE 'Asia/Tokyo'", "AT TIME ZONE is not translated; leave it out: times are in UTC"),
+    ("risingwave", "EXTRACT(HOUR FROM a AT TIME ZONE 'UTC')", "AT TIME ZONE is not translated"),
     ("azure", "CAST(a AS datetime2(3))", "write CAST(x AS datetime), which keeps microseconds"),
     ("azure", "CAST(a AS timestamp)", "a cast to timestamp is not translated; write datetime"),
     ("flink", "CAST(a AS TIME)", "a cast to a time of a day is not translated; write EXTRACT(HOUR FROM x)"),

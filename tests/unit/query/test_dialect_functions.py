@@ -15,7 +15,7 @@ from anabranch.query.dialects.translate import DialectOptions, Form, translate
 from anabranch.query.dialects.written_calls import CALLS
 from tests.unit.query.dialect_function_cases import APPROXIMATE, CASES, REFUSED, Case, typed
 
-_TYPES = {"TIMESTAMP": "TIMESTAMPTZ", "STRING": "VARCHAR"}
+_TYPES = {"TIMESTAMP": "TIMESTAMPTZ", "STRING": "VARCHAR", "ARRAY<BIGINT>": "BIGINT[]"}
 
 
 def results(case: Case) -> list[Any]:

@@ -77,6 +77,7 @@ _INSTEAD: Final[dict[type[exp.Expr], str]] = {
 
 
 _PARTS: Final[dict[type[exp.Expr], str]] = {
+    exp.AtTimeZone: "AT TIME ZONE is not translated; leave it out: times are in UTC",
     exp.HistoricalData: "AT and BEFORE a time are not translated; leave them out: a query reads the stream as it is now",
     exp.Lateral: "LATERAL is not translated; write a JOIN",
     exp.MatchRecognize: "MATCH_RECOGNIZE is not translated; write a pipeline with a session window",

@@ -93,7 +93,10 @@ def _reader(dialect: str, base: type[Dialect]) -> type[Dialect]:
         }
 
     made: type[Dialect] = types.new_class(
-        f"Anabranch_{dialect}", (base,), exec_body=lambda body: body.update(Parser=Parser)
+        f"Anabranch_{dialect}",
+        (base,),
+        # Indexes of elements are kept as they are written: the parser would change constant ones only.
+        exec_body=lambda body: body.update(Parser=Parser, INDEX_OFFSET=0),
     )
     return made
 

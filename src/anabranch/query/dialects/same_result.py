@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from anabranch.query.dialects.aggregates import count_if, sum_of_integers
 from anabranch.query.dialects.calls import NotTranslated, sql_of
+from anabranch.query.dialects.elements import element_refusal, write_element
 from anabranch.query.dialects.like import like_refusal, write_like
 from anabranch.query.dialects.substrings import end_of_text, refusal, substring
 from anabranch.query.dialects.texts import trim
@@ -93,6 +94,8 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
             return like_refusal(node, dialect)
         case exp.Substring():
             return refusal(node, dialect)
+        case exp.Bracket():
+            return element_refusal(node, dialect)
     return None
 
 
@@ -202,7 +205,7 @@ def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
 
 _REWRITTEN: Final[tuple[type[exp.Expr], ...]] = (
     *(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, exp.Left, exp.Right),
-    *(exp.CountIf, exp.Sum, exp.Greatest, exp.Least, exp.Concat, exp.Like, exp.ILike),
+    *(exp.CountIf, exp.Sum, exp.Greatest, exp.Least, exp.Concat, exp.Like, exp.ILike, exp.Bracket),
     *CALL_KINDS,
 )
 
@@ -249,6 +252,8 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
                 node.replace(exp.Var(this=written))
         case exp.Like() | exp.ILike():
             write_like(node, dialect, pipeline=pipeline)
+        case exp.Bracket():
+            write_element(node, dialect, pipeline=pipeline)
         case exp.Greatest() | exp.Least():
             if dialect in _NULL_IF_ANY_IS:
                 _null_if_any_is(node)
