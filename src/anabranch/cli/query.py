@@ -92,10 +92,6 @@ def query(
             local_only={"--allow-files": allow_files, "--timeout": timeout, "--memory": memory},
         )
         return
-    if dialect is not None:
-        from anabranch.query.dialects.translate import translate
-
-        text = translate(text, dialect, "query")
     with deferred():
         from anabranch.query import Query, QueryLimits
     with open_store(store) as opened:
@@ -104,7 +100,7 @@ def query(
             seconds=None if timeout is None else to_duration(timeout) / 1_000_000,
         )
         with Query(opened, allow_files=allow_files, limits=query_limits) as engine:
-            result = engine.run(text)
+            result = engine.run(text, dialect=dialect)
             if result is not None:
                 render(result, result.schema, kind, output)
 

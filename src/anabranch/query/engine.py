@@ -117,12 +117,24 @@ class Query(Closeable):
         self._closed = False
         store._keep(self)
 
-    def run(self, sql: str, parameters: Sequence[object] = (), *, rows_max: int | None = None) -> QueryResult | None:
+    def run(
+        self,
+        sql: str,
+        parameters: Sequence[object] = (),
+        *,
+        dialect: str | None = None,
+        rows_max: int | None = None,
+    ) -> QueryResult | None:
         """Run one or several statements and return the result of the last, or None if it has none. Ends the previous
-        query. `parameters` are the values of `?` or `$1`, `$2` … in a single statement.
+        query. `parameters` are the values of `?` or `$1`, `$2` … in a single statement. With a `dialect`, such as `trino`,
+        the SQL is that of another system, and is translated first.
 
         Raises InvalidSql and QueryLimitExceeded; reading the result may raise these and what a reader raises."""
         self._check_open()
+        if dialect is not None:
+            from anabranch.query.dialects.translate import translate  # most queries need none
+
+            sql = translate(sql, dialect, "query")
         self._end(self._current)  # a DuckDB connection has at most one open cursor
         run = self._current = _QueryRun(self._store.runtime.tasks, self._deadline())
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import anabranch as ab
-from anabranch.errors import Closed, InvalidSql, NotFound
+from anabranch.errors import Closed, InvalidArgument, InvalidSql, NotFound
 from anabranch.query.engine import Query
 from anabranch.store import Store
 
@@ -45,3 +45,17 @@ def test_a_closed_query_neither_runs_nor_describes(store: Store) -> None:
         query.run("SELECT 1")
     with pytest.raises(Closed):
         query.describe("SELECT 1")
+
+
+def test_sql_of_another_system_is_translated_or_refused(store: Store) -> None:
+    with Query(store) as query:
+        found = query.run("SELECT SAFE_CAST(? AS INT64) AS n", ["x"], dialect="bigquery")
+        assert found is not None
+        assert [batch.to_pylist() for batch in found] == [[{"n": None}]]
+        with pytest.raises(InvalidSql, match="SAFE_CAST"):
+            query.run("SELECT SAFE_CAST(1 AS INT64) AS n")
+        with pytest.raises(InvalidSql, match="line 2: DATE_DIFF in whole months") as refused:
+            query.run("SELECT 1,\n date_diff('month', key, key) FROM iot.a", dialect="trino")
+        assert refused.value.line == 2
+        with pytest.raises(InvalidArgument, match="expected one of flink"):
+            query.run("SELECT 1", dialect="oracle")
