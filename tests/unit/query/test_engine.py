@@ -52,7 +52,7 @@ def test_sql_of_another_system_is_translated_or_refused(store: Store) -> None:
         found = query.run("SELECT SAFE_CAST(? AS INT64) AS n", ["x"], dialect="bigquery")
         assert found is not None
         assert [batch.to_pylist() for batch in found] == [[{"n": None}]]
-        with pytest.raises(InvalidSql, match="SAFE_CAST"):
+        with pytest.raises(InvalidSql, match="syntax error"):
             query.run("SELECT SAFE_CAST(1 AS INT64) AS n")
         with pytest.raises(InvalidSql, match="line 2: DATE_DIFF in whole months") as refused:
             query.run("SELECT 1,\n date_diff('month', key, key) FROM iot.a", dialect="trino")

@@ -16,6 +16,7 @@ from anabranch.model.names import StreamName
 from anabranch.query.dialects.calls import IS_TIME, NotTranslated
 from anabranch.query.dialects.dialect_clauses import SESSION_CALL, declaration, take_out
 from anabranch.query.dialects.functions import unsupported
+from anabranch.query.dialects.parameters import marked, number_parameters, unmarked
 from anabranch.query.dialects.parser_warnings import collected_warnings
 from anabranch.query.dialects.readers import READ_AS
 from anabranch.query.dialects.same_result import different, rewrite
@@ -92,6 +93,11 @@ class _Translation:
             raise self._error(found[1], found[0])
         if (found := different(self._tree, self._dialect, pipeline=pipeline)) is not None:
             raise self._error(found[1], found[0])
+        if pipeline and (parameter := self._tree.find(exp.Parameter)) is not None:
+            raise self._error(
+                "a parameter without a name has no value in a pipeline; write :name, and declare it with DECLARE PARAMETER",
+                parameter,
+            )
         if not pipeline and self._found.target is not None:
             raise self._text.error("a query can't write to a stream; translate it into a pipeline", 0)
         if pipeline and self._found.target is None:
@@ -140,13 +146,15 @@ class _Translation:
 
     def _parsed(self, dialect: str) -> exp.Query:
         try:
-            tree = sqlglot.parse_one(self._text.left, read=READ_AS[dialect])
+            tree = sqlglot.parse_one(marked(self._text), read=READ_AS[dialect])
         except ParseError as exc:
             first: Any = exc.errors[0] if exc.errors else {}
-            message = f"{first.get('description', 'it cannot be parsed')} near '{first.get('highlight', '')}'"
+            highlight = unmarked(first.get("highlight", ""))
+            message = f"{first.get('description', 'it cannot be parsed')} near '{highlight}'"
             raise InvalidSql(message, self._text.line(first.get("line", 1))) from exc
         if not isinstance(tree, exp.Query):
             raise self._text.error("only SELECT, CREATE … AS SELECT and INSERT INTO … SELECT are translated", 0)
+        number_parameters(self._text, tree)
         return tree
 
     def _error(self, message: str, node: exp.Expr) -> InvalidSql:
