@@ -339,6 +339,9 @@ def refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
     elif types.is_float16(kind) and isinstance(value, (int, np.integer)):  # for wider floats, Arrow checks this
         if not -_HALF_MAX <= value <= _HALF_MAX or float(np.float16(value)) != value:
             raise ValueError(f"the integer {value} can't be kept exactly")
+    elif isinstance(value, np.bool_):  # a number to Arrow
+        if types.is_integer(kind) or types.is_temporal(kind):
+            raise ValueError(f"expected {kind}, got a bool")
     elif isinstance(value, (np.timedelta64, np.datetime64)):  # numbers to Python
         if not (types.is_duration(kind) if isinstance(value, np.timedelta64) else types.is_timestamp(kind)):
             raise ValueError(f"expected {kind}, got a {value.dtype}")  # of others, Arrow checks the unit
