@@ -184,6 +184,12 @@ PIPELINES = [
         """CREATE STREAM iot.c WITH (time = window_start) AS SELECT window.start AS window_start, COUNT(*) AS n FROM STREAM iot.s
            WHERE EXTRACT(HOUR FROM DATE_TRUNC('HOUR', at)) = 3 GROUP BY window(at, '1 minute') HAVING window.start > begun;""",
     ),
+    (
+        "flink",
+        """CREATE TABLE s (a STRING, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '0' SECOND);
+           INSERT INTO c SELECT a FROM s""",
+        "CREATE STREAM iot.c WITH (watermark = '0 seconds') AS SELECT a FROM STREAM iot.s;",
+    ),
 ]
 
 # Dialect, query, and one of DuckDB that has the same result.
@@ -346,6 +352,8 @@ QUERIES = [
 
 # Dialect, statement, line, character, part of the message.
 REFUSED = [
+    ("flink", "SELECT a,\n FLOOR(at TO WEEK) FROM s", 2, None, "FLOOR to week is not translated; use one of day, hour"),
+    ("flink", "SELECT FLOOR(at TO DECADE) FROM s", 1, None, "FLOOR to decade is not translated"),
     (
         "flink",
         "INSERT INTO m SELECT COUNT(*) FROM TABLE(TUMBLE(DATA => TABLE s, TIMECOL => DESCRIPTOR(at), SIZE => INTERVAL '1' MINUTE)) GROUP BY window_start",

@@ -720,6 +720,21 @@ CASTS = [
         Case(dialect, f"{cast}(x AS BIGINT)", _X, [*_WHOLE, *_LARGE, *((x, None) for x, _, _ in _FRACTIONS), *_NONE])
         for dialect, cast in (("trino", "try_cast"), ("ksqldb", "CAST"), ("azure", "TRY_CAST"))
     ),
+    *(
+        Case(dialect, f"CAST(x AS {kind})", _X, [*_LARGE, ("12", 12)])
+        for dialect in ("bigquery", "snowflake")
+        for kind in ("INT", "INTEGER", "SMALLINT", "TINYINT", "BIGINT")
+    ),
+    Case("snowflake", "CAST(x AS REAL)", "x DOUBLE", [(0.1, 0.1), (None, None)]),
+    *(
+        Case(dialect, sql, "x STRING, y STRING", [("a", "b", result), ("a", None, null)])
+        for dialect in ("azure", "ksqldb")
+        for sql, result, null in (
+            *(("x + '-' + y", "a-b", None), ("'<' + x", "<a", "<a"), ("x + UPPER(y)", "aB", None)),
+            ("x + (y + '!')", "ab!", None),
+        )
+    ),
+    Case("ksqldb", "x + 1", "x BIGINT", [(1, 2)]),
     Case("ksqldb", "CAST(x AS DOUBLE)", _X, [("1.5", 1.5), ("x", None), (None, None)]),
     *(
         Case(dialect, sql, "x DOUBLE", [(1.5, cut), (-1.5, -cut), (None, None)])

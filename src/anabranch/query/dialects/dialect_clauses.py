@@ -52,7 +52,7 @@ def _delay(text: StatementText, at: int) -> int:
     if text.word(behind) != "-":
         raise text.error("expected - INTERVAL … behind the column of a watermark", behind)
     stop = next((n for n in range(behind, len(text.tokens)) if text.word(n) in (")", ",")), len(text.tokens))
-    return text.duration(behind + 1, stop - 1)
+    return text.duration(behind + 1, stop - 1, least=0)
 
 
 def _head(text: StatementText, found: Found) -> None:

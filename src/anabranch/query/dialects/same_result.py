@@ -40,6 +40,11 @@ _TIMESTAMPS: Final = frozenset(
         *(exp.DType.DATETIME, exp.DType.DATETIME2),
     )
 )
+_SMALL_INTEGERS: Final = frozenset({exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.MEDIUMINT, exp.DType.INT})
+_INTEGERS_HAVE_64_BITS: Final = frozenset({"bigquery", "snowflake"})
+"""Where INT and SMALLINT are other names of the one type of integers. Snowflake's has 38 digits: more than 64 bits fail here."""
+_ADDS_TEXTS: Final = frozenset({"azure", "ksqldb"})
+"""Where + is || of texts."""
 _DIGITS: Final = 6
 """The digits that a second has here in its fraction."""
 _ROUNDED_TO: Final = {0: ("second", "500 MILLISECOND"), 3: ("millisecond", "500 MICROSECOND")}
@@ -88,6 +93,9 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
                 return f"truncating to {unit} is not translated; use one of {', '.join(sorted(_TRUNCATED_TO))}"
         case exp.Interval() if not isinstance(node.parent, exp.Anonymous):
             return _interval_message(node, several=not pipeline and dialect in _SEVERAL_UNITS)
+        case exp.Floor() if (to := node.args.get("to")) is not None and to.name.lower() not in _TRUNCATED_TO - {"week"}:
+            # Weeks begin on Sunday in Flink.
+            return f"FLOOR to {to.name.lower()} is not translated; use one of {', '.join(sorted(_TRUNCATED_TO - {'week'}))}"
         case exp.Ceil() if node.args.get("to") is not None:
             return "CEIL to a unit is not translated; use FLOOR(… TO …)"
         case exp.Like() | exp.ILike():
@@ -205,7 +213,7 @@ def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
 
 _REWRITTEN: Final[tuple[type[exp.Expr], ...]] = (
     *(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, exp.Left, exp.Right),
-    *(exp.CountIf, exp.Sum, exp.Greatest, exp.Least, exp.Concat, exp.Like, exp.ILike, exp.Bracket),
+    *(exp.CountIf, exp.Sum, exp.Greatest, exp.Least, exp.Concat, exp.Like, exp.ILike, exp.Bracket, exp.Add),
     *CALL_KINDS,
 )
 
@@ -228,8 +236,7 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         case exp.Cast():
             if isinstance(node, exp.TryCast):
                 node.set("safe", True)  # else Spark's writer takes one of ksqlDB, which is null if it fails, for a CAST
-            if dialect == "azure":
-                _azure_type(node.to)
+            _type_of_dialect(node.to, dialect)
             if node.to.this in _TIMESTAMPS or node.to.this is exp.DType.TIME:
                 _time_of_digits(node, dialect, pipeline=pipeline)
             elif node.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(node.this):
@@ -252,6 +259,9 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
                 node.replace(exp.Var(this=written))
         case exp.Like() | exp.ILike():
             write_like(node, dialect, pipeline=pipeline)
+        case exp.Add():
+            if dialect in _ADDS_TEXTS and (_is_text(node.this) or _is_text(node.expression)):
+                node.replace(exp.DPipe(this=node.this, expression=node.expression, safe=True))
         case exp.Bracket():
             write_element(node, dialect, pipeline=pipeline)
         case exp.Greatest() | exp.Least():
@@ -306,12 +316,15 @@ def _quarters_as_months(node: exp.Interval) -> None:
         node.set("unit", exp.Var(this="MONTH"))
 
 
-def _azure_type(to: exp.DataType) -> None:
-    if to.this is exp.DType.FLOAT:
-        to.set("this", exp.DType.DOUBLE)  # of 64 bits there
-    elif to.this is exp.DType.BIT:
+def _type_of_dialect(to: exp.DataType, dialect: str) -> None:
+    """The type that a dialect means by a name that others have for a smaller one."""
+    if to.this in _SMALL_INTEGERS and dialect in _INTEGERS_HAVE_64_BITS:
+        to.set("this", exp.DType.BIGINT)
+    elif to.this is exp.DType.FLOAT and dialect in ("azure", "snowflake"):
+        to.set("this", exp.DType.DOUBLE)
+    elif dialect == "azure" and to.this is exp.DType.BIT:
         to.set("this", exp.DType.BOOLEAN)
-    elif to.this in exp.DataType.TEXT_TYPES:
+    elif dialect == "azure" and to.this in exp.DataType.TEXT_TYPES:
         to.set("expressions", [])
 
 
@@ -344,7 +357,7 @@ def _is_text(node: exp.Expr) -> bool:
             return node.to.this in exp.DataType.TEXT_TYPES
         case exp.Var():
             return bool(node.meta.get(IS_TEXT))
-    return False
+    return isinstance(node, exp.DPipe | exp.Concat | exp.Upper | exp.Lower)
 
 
 def _cut_off(text: str, *, pipeline: bool) -> str:

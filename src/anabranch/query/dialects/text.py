@@ -130,15 +130,15 @@ class StatementText:
             depth += {"(": 1, ")": -1}.get(word, 0)
         return found
 
-    def duration(self, first: int, last: int) -> int:
-        """The length of `INTERVAL '10' SECOND`, `INTERVAL '10 seconds'` or `10 SECONDS` in µs."""
+    def duration(self, first: int, last: int, *, least: int = 1) -> int:
+        """The length of `INTERVAL '10' SECOND`, `INTERVAL '10 seconds'` or `10 SECONDS` in µs; `least` is in units."""
         words = [token.text for token in self.tokens[first : last + 1]]
         if words and words[0].upper() == "INTERVAL":
             words = words[1:]
         parts = " ".join(words).lower().split()
         if len(parts) == 2 and parts[0].isascii() and parts[0].isdigit():
             unit = UNITS_US.get(parts[1].removesuffix("s"))
-            if unit is not None and int(parts[0]) > 0:
+            if unit is not None and int(parts[0]) >= least:
                 return int(parts[0]) * unit
         raise self.error(
             "expected a length of whole units, such as INTERVAL '10' SECOND; months have no fixed length", first
