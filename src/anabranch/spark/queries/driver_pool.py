@@ -77,6 +77,10 @@ class DriverPool:
             self._start_spare(warm=False)
         return next((each for each in drivers if each.ready), None)
 
+    def has(self, driver: DriverProcess) -> bool:
+        """Whether the driver is still one of this pool: it has not ended, nor is it to."""
+        return any(driver in each for each in (self._with_queries, self._with_standbys, self._spares))
+
     def started(self, driver: DriverProcess, *, on_cluster: bool) -> None:
         """A driver says that it is ready."""
         driver.ready, driver.on_cluster = True, on_cluster
