@@ -12,6 +12,8 @@ import signal
 import socket
 import sys
 import threading
+import traceback
+from contextlib import suppress
 from typing import Any
 
 from anabranch.errors import AnabranchError
@@ -28,7 +30,20 @@ _LOOK_S = 0.5
 
 
 def main() -> None:
-    """Serve one front end until stdin ends, then drain: the main process has closed it, or is gone."""
+    """Serve one front end until stdin ends, then drain: the main process has closed it, or is gone. Whatever fails, the
+    process ends, even if threads go on."""
+    code = 1
+    try:
+        code = _run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _run() -> int:
     order = json.loads(sys.stdin.readline())
     settings = ServerSettings(**order["settings"])
     log_to_stderr(settings.log_level)
@@ -39,12 +54,10 @@ def main() -> None:
         signal.signal(number, lambda signum, frame: None)
     threading.Thread(target=_await_end_of_stdin, args=(stopping,), daemon=True).start()
     try:
-        code = _serve(order, settings, stopping)
+        return _serve(order, settings, stopping)
     except AnabranchError as exc:
         _answer(error=str(exc))
-        code = 1
-    sys.stderr.flush()
-    os._exit(code)
+        return 1
 
 
 def _serve(order: dict[str, Any], settings: ServerSettings, stopping: threading.Event) -> int:
