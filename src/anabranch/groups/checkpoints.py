@@ -18,6 +18,7 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import check_free_name
 from anabranch.model.position import StreamSegment
+from anabranch.model.seconds import wait_seconds
 from anabranch.model.stream import StreamView
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import Place, parse_place, to_cut
@@ -61,18 +62,20 @@ class GroupCheckpoints:
         `limits.CHECKPOINTS_PENDING_MAX`; they are collected in the order in which they were begun. Raises TimeoutError
         where it is not complete within `timeout_s` seconds; the checkpoint then stays pending, and will be among
         `checkpoints`, unless it is cancelled. Raises AlreadyExists where one of this name is kept, Conflict where too
-        many are pending, NotFound where it was cancelled, or dropped by a reset, InvalidArgument for an invalid name.
+        many are pending, NotFound where it was cancelled, or dropped by a reset, InvalidArgument for an invalid name or time.
         """
-        return self._collect(check_free_name(name, "checkpoint"), timeout_s, silent=False)
+        limit_s = wait_seconds("timeout_s", timeout_s)
+        return self._collect(check_free_name(name, "checkpoint"), limit_s, silent=False)
 
     def generate_cut(self, *, timeout_s: float = 60.0) -> dict[str, StreamCut]:
         """A cut of each stream, by name, after all events that the readers have processed. It is as precise as a
         checkpoint, whereas `cut` returns what was accepted some moments ago. It is collected like a checkpoint, but
         `on_checkpoint` is not called for it, it is not kept, and it waits for pending checkpoints. Raises TimeoutError
-        where a reader does not request more events within `timeout_s` seconds."""
+        where a reader does not request more events within `timeout_s` seconds, InvalidArgument."""
+        limit_s = wait_seconds("timeout_s", timeout_s)
         name = f"cut-{token(self._runtime.ids)}"
         try:
-            checkpoint = self._collect(name, timeout_s, silent=True)
+            checkpoint = self._collect(name, limit_s, silent=True)
         finally:
             state = self._update(lambda state: changes.forget_checkpoint(state, name))
         with self._catalog.reading() as reading:

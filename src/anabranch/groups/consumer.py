@@ -13,6 +13,7 @@ from anabranch.core.display import Displayed
 from anabranch.errors import Closed, InvalidArgument
 from anabranch.groups.ports import StoredPositions
 from anabranch.model.event import Event
+from anabranch.model.seconds import wait_limit
 from anabranch.reading.async_bridge import AsyncBridge
 from anabranch.runtime.tasks import Tasks
 
@@ -55,9 +56,11 @@ class GroupConsumer(Displayed, Generic[B]):
             yield self._whole(batch)
 
     def read(self, timeout_s: float = 0.0) -> pa.RecordBatch | None:
-        """The next batch; None if there is none within `timeout_s` seconds, or at the group's end. Raises Closed."""
+        """The next batch; None if there is none within `timeout_s` seconds, or at the group's end. Raises Closed,
+        InvalidArgument."""
+        limit_s = wait_limit("timeout_s", timeout_s)
         self._require_idle()
-        batch = self._wait(timeout_s)
+        batch = self._wait(limit_s)
         return None if batch is None else self._whole(batch)
 
     def _events(self) -> Iterator[Event]:

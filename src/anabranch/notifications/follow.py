@@ -12,6 +12,7 @@ from anabranch.core.display import Displayed
 from anabranch.errors import Closed
 from anabranch.log.tail import Tail
 from anabranch.model.cut import StreamCut
+from anabranch.model.seconds import wait_limit
 from anabranch.notifications.kinds import Notification
 from anabranch.notifications.publisher import NotificationPublisher, notifications_of
 from anabranch.reading.reader import Reader
@@ -57,9 +58,10 @@ class Notifications(Displayed, Closeable):
             yield found
 
     def next(self, timeout_s: float | None = None) -> Notification | None:
-        """The next one; None at the end, once closed, or where none arrives within `timeout_s` seconds."""
+        """The next one; None at the end, once closed, or where none arrives within `timeout_s` seconds. Raises InvalidArgument."""
+        limit_s = wait_limit("timeout_s", timeout_s)
         clock = self._runtime.clock
-        deadline = None if timeout_s is None else clock.monotonic() + timeout_s
+        deadline = None if limit_s is None else clock.monotonic() + limit_s
         while not self._closed:
             if self._pending:
                 return self._pending.popleft()

@@ -18,6 +18,7 @@ from anabranch import limits
 from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidArgument, InvalidSql
 from anabranch.errors.optional import optional
+from anabranch.model.seconds import wait_seconds
 
 with optional("a query", "query"):
     import duckdb
@@ -60,7 +61,7 @@ class QueryLimits:
             raise InvalidArgument(
                 f"a query needs {limits.QUERY_MEMORY_BYTES_MIN >> 20} MiB of memory at least, not {self.memory_bytes} bytes"
             )
-        if self.seconds is not None and not self.seconds > 0:
+        if self.seconds is not None and wait_seconds("seconds", self.seconds) == 0:
             raise InvalidArgument(f"expected a time limit above 0 s for a query, got {self.seconds}")
 
 

@@ -22,6 +22,7 @@ from anabranch.model.event import Event
 from anabranch.model.ids import SegmentId
 from anabranch.model.names import StreamName
 from anabranch.model.rate import Rate
+from anabranch.model.seconds import wait_limit
 from anabranch.reading.arrow_export import to_pandas, to_polars
 from anabranch.reading.c_stream import CStream
 from anabranch.reading.events_under_way import EventsUnderWay
@@ -180,17 +181,19 @@ class Reader(Displayed, Closeable):
 
     def read(self, timeout_s: float = 0.0) -> pa.RecordBatch | None:
         """The next batch; None if there is none within `timeout_s` seconds or at the end. A broker's reader without `follow`
-        waits for the broker however long it takes. Raises Closed."""
+        waits for the broker however long it takes. Raises Closed, InvalidArgument."""
+        limit_s = wait_limit("timeout_s", timeout_s)
         self._enter(as_events=False)
-        delivery = self._wait(None if self._source.ignores_timeout else timeout_s)
+        delivery = self._wait(None if self._source.ignores_timeout else limit_s)
         return None if delivery is None else self._batch(delivery)
 
     def read_rows(self, timeout_s: float = 0.0, *, look: bool = True) -> tuple[SegmentId, SegmentRows] | None:
         """The rows of the next batch as they are stored, with offsets and append times beside the columns; for code
         that passes them on to a client. Without `look`, only those that are known of: it doesn't ask for more. None and
         errors as in `read`."""
+        limit_s = wait_limit("timeout_s", timeout_s)
         self._enter(as_events=False)
-        delivery = self._wait(timeout_s, look=look)
+        delivery = self._wait(limit_s, look=look)
         if delivery is None:
             return None
         self._deliver(delivery, whole=True)

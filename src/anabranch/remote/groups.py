@@ -19,6 +19,7 @@ from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.position import Position
+from anabranch.model.seconds import wait_seconds
 from anabranch.model.time_kind import TimeKind
 from anabranch.notifications.group_events import GroupListening
 from anabranch.notifications.subscription import Handler
@@ -196,9 +197,9 @@ class RemoteReaderGroup(GroupListening[RemoteSubscription], ReaderTools, Display
     def _waited(self, timeout_s: float, call: Callable[[float, bool], Any]) -> Any:
         """The result of a call that the broker answers after a while with TimeoutError, so that it is asked again."""
         clock, again = self._runtime.clock, False
-        deadline = clock.monotonic() + timeout_s
+        deadline = clock.monotonic() + wait_seconds("timeout_s", timeout_s)
         while True:
-            left_s = max(0.0, deadline - clock.monotonic())
+            left_s = min(max(0.0, deadline - clock.monotonic()), limits.REMOTE_WAIT_S)
             try:
                 return call(left_s, again)
             except TimeoutError:

@@ -8,6 +8,7 @@ from typing import Any
 from anabranch import limits
 from anabranch.catalog.state.job import JobRow
 from anabranch.core.display import Displayed
+from anabranch.model.seconds import wait_limit
 from anabranch.remote.verbs import Caller
 from anabranch.transfer.jobs.progress import JobProgress
 from anabranch.wire.verbs import VERBS
@@ -43,7 +44,8 @@ class RemoteJob(Displayed):
     def wait(self, timeout_s: float | None = None) -> Any:
         """See `Job.wait`."""
         clock = self._caller.runtime.clock
-        until = None if timeout_s is None else clock.monotonic() + timeout_s
+        limit_s = wait_limit("timeout_s", timeout_s)
+        until = None if limit_s is None else clock.monotonic() + limit_s
         while True:
             left = limits.REMOTE_WAIT_S if until is None else max(0.0, until - clock.monotonic())
             try:

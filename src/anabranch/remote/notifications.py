@@ -11,6 +11,7 @@ from anabranch.core.display import Displayed
 from anabranch.errors import Closed
 from anabranch.model.cut import HEAD, TAIL, StreamCut
 from anabranch.model.names import StreamName
+from anabranch.model.seconds import wait_limit
 from anabranch.notifications.kinds import Notification
 from anabranch.notifications.subscription import Handler
 from anabranch.reading.bounds import Place
@@ -69,7 +70,8 @@ class RemoteNotifications(Displayed, Closeable):
 
     def next(self, timeout_s: float | None = None) -> Notification | None:
         """See `Notifications.next`."""
-        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        limit_s = wait_limit("timeout_s", timeout_s)
+        deadline = None if limit_s is None else self._clock.monotonic() + limit_s
         while not self._closed:
             if self._pending:
                 found = self._pending.popleft()

@@ -16,6 +16,7 @@ from anabranch.errors import AnabranchError, AppendUncertain, Closed, InvalidArg
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
+from anabranch.model.seconds import check_seconds
 from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
 from anabranch.remote.owner import Owner
@@ -280,6 +281,7 @@ class RemoteTransactions(RemoteNoun):
 
     def begin(self, ident: str | None = None, *, lease_s: float = limits.TRANSACTION_LEASE_S) -> RemoteTransaction:
         """See `Transactions.begin`."""
+        check_seconds("lease_s", lease_s)
         owner = cast(Owner, self._own)
         begun = RemoteTransaction(owner.connection, owner.runtime, ident, lease_s=lease_s, on_close=owner.forget)
         return owner.keep(begun)

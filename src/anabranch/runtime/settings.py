@@ -84,7 +84,8 @@ class Settings:
         for each in fields(self):
             kind, _, rest = str(each.type).partition(" | ")
             value = getattr(self, each.name)
-            if kind in ("int", "float") and not (isinstance(value, Real) or (rest and value is None)):
+            is_number = isinstance(value, Real) and value == value  # NaN is none
+            if kind in ("int", "float") and not (is_number or (rest and value is None)):
                 raise InvalidArgument(f"expected the setting {each.name} as a number, got {value!r:.100}")
         self.times  # noqa: B018 - looks up the zone
 

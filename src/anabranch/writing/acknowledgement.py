@@ -14,6 +14,7 @@ from anabranch.core.display import Displayed
 from anabranch.errors import AnabranchError, Conflict, EventNotFound
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
+from anabranch.model.seconds import wait_limit
 from anabranch.runtime.tracing import AppendSpan
 from anabranch.writing.refusals import Refusals
 
@@ -156,8 +157,9 @@ class Acknowledgement:
     # for waiting callers
 
     def wait(self, timeout_s: float | None) -> None:
-        """Return once done. Raises TimeoutError."""
-        if not self.done and not self._waiter.wait(lambda: self.done, timeout_s) and not self.done:
+        """Return once done. Raises TimeoutError, InvalidArgument."""
+        limit_s = None if timeout_s is None else wait_limit("timeout", timeout_s)
+        if not self.done and not self._waiter.wait(lambda: self.done, limit_s) and not self.done:
             raise TimeoutError("the append is not durable yet")
 
     def when_done(self, callback: Callable[[], None]) -> None:

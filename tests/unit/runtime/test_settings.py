@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from anabranch.runtime.settings import Settings
         ({"inline_bytes_max": "x"}, "setting inline_bytes_max as a number, got 'x'"),
         ({"commit_bytes_max": None}, "setting commit_bytes_max as a number, got None"),
         ({"history_bytes_per_s_max": "1"}, "setting history_bytes_per_s_max as a number, got '1'"),
+        ({"catalog_lock_s": math.nan}, "setting catalog_lock_s as a number, got nan"),
         ({"maintenance_s": "60"}, "setting maintenance_s as a number, got '60'"),
         ({"time_zone": 5}, "time zone as text, got 5"),
     ],

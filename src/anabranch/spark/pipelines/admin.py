@@ -10,7 +10,7 @@ from typing import Final
 from anabranch.catalog.state.codec import stream_id
 from anabranch.errors import NotFound, PipelineNotFound, PipelineRunning, StreamNotFound
 from anabranch.model.ids import StreamId
-from anabranch.model.seconds import check_seconds
+from anabranch.model.seconds import check_seconds, wait_seconds
 from anabranch.model.stream import StreamInfo
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint_places import LOG, log_folder, output_checkpoint
@@ -42,6 +42,7 @@ def stop(store: Store, name: str, *, timeout_s: float = STOP_S) -> PipelineRow:
     Raises PipelineNotFound, PipelineRunning if it still runs after `timeout_s` seconds, InvalidArgument.
     """
     check_seconds("timeout_s", timeout_s)
+    wait_seconds("timeout_s", timeout_s)
     clock = store.runtime.clock
     deadline = clock.monotonic() + timeout_s
     row = row_of.request_stop(store.catalog, name, now=clock.now())

@@ -12,6 +12,7 @@ from anabranch import limits
 from anabranch.errors import AnabranchError, Conflict, InvalidArgument, PipelineFailed, StoreUnavailable
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
+from anabranch.model.seconds import wait_limit
 from anabranch.runtime.log_events import PIPELINE_ENDED, PIPELINE_FAILED, PIPELINE_LATE
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
@@ -163,7 +164,8 @@ class Pipeline:
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the pipeline ends; False if it has not ended within `timeout_s` seconds (None: no limit). Raises
-        PipelineFailed, and Conflict if another process has taken the pipeline over."""
+        PipelineFailed, Conflict if another process has taken the pipeline over, and InvalidArgument."""
+        timeout_s = wait_limit("timeout_s", timeout_s)
         clock = self.store.runtime.clock
         deadline = None if timeout_s is None else clock.monotonic() + timeout_s
         with self._changed:

@@ -17,6 +17,7 @@ from anabranch.errors import InvalidArgument, StoreUnavailable
 from anabranch.errors.optional import optional
 from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.names import StreamName
+from anabranch.model.seconds import wait_seconds
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.times import TimeRules, to_micros
 from anabranch.spark.options import ReadOptions
@@ -98,6 +99,7 @@ def read(
     Raises StoreNotFound, StreamNotFound, Truncated, InvalidArgument and its subclasses, MissingExtra without pyspark,
     StoreUnavailable if this process or Spark is not allowed to read the store's place.
     """
+    hold_s = wait_seconds("hold_s", hold_s)
     with optional("Spark", "spark"):
         import pyspark  # noqa: F401
 

@@ -12,6 +12,7 @@ from anabranch.core.stitch import JoinResult
 from anabranch.errors import CorruptCatalog, JobStopped
 from anabranch.model.ids import Micros
 from anabranch.model.replaced import Replaced
+from anabranch.model.seconds import wait_limit
 from anabranch.transfer.archives.export import ArchiveReport
 from anabranch.transfer.archives.format import Imported
 from anabranch.transfer.jobs.archive import files_of, remove_files
@@ -114,7 +115,8 @@ class Job(Displayed):
     def wait(self, timeout_s: float | None = None) -> Any:
         """Wait until it has ended and return its result: CopyResult or JoinResult, a list of CopyResult for a scope,
         ArchiveReport, Imported, Replaced. Raises JobStopped if it was paused or cancelled, or has failed elsewhere; its own error
-        if it failed here; TimeoutError."""
+        if it failed here; TimeoutError, InvalidArgument."""
+        timeout_s = wait_limit("timeout_s", timeout_s)
         clock = self._job_store.runtime.clock
         until = None if timeout_s is None else clock.monotonic() + timeout_s
         if self._run is not None:
