@@ -86,6 +86,23 @@ def test_a_negative_length_fails_where_its_system_fails(dialect: str, sql: str) 
         results(Case(dialect, sql, "x STRING, n INT", [("abc", -1, None)]))
 
 
+@pytest.mark.parametrize("dialect", ["bigquery", "snowflake", "risingwave", "materialize", "azure"])
+def test_a_division_by_zero_fails_where_its_system_fails(dialect: str) -> None:
+    sql = f"a / CAST(b AS {'FLOAT64' if dialect == 'bigquery' else 'float'})"
+    assert results(Case(dialect, sql, "a INT, b DOUBLE", [(3, 2.0, 1.5), (3, None, None), (None, 2.0, None)])) == [
+        *(1.5, None, None)
+    ]
+    with pytest.raises(duckdb.Error, match="division by zero"):
+        results(Case(dialect, sql, "a INT, b DOUBLE", [(3, 0.0, None)]))
+
+
+def test_a_division_by_a_constant_is_written_as_it_is() -> None:
+    assert "a / 2.0 " in " ".join(
+        translate("SELECT a / 2.0 AS v FROM s", "snowflake", "query", DialectOptions("iot")).split()
+    )
+    assert results(Case("snowflake", "DIV0(a, b)", "a INT, b INT", [(3, 0, 0.0), (3, 2, 1.5)])) == [0.0, 1.5]
+
+
 def test_a_quantile_over_neighbours_is_refused_in_a_pipeline() -> None:
     text = "CREATE TABLE r AS SELECT approx_percentile(x, 0.5) OVER (PARTITION BY y) AS v FROM s"
     with pytest.raises(InvalidSql, match="OVER is not supported in a pipeline"):
@@ -99,9 +116,17 @@ def test_the_bound_of_a_window_is_a_time_and_no_number() -> None:
 
 
 def test_calls_that_would_grow_without_bound_are_refused() -> None:
-    for deep in ("REGEXP_EXTRACT(" * 40 + "x" + ", 'a')" * 40, "CAST(" * 40 + "x" + " + 0.5 AS INT)" * 40):
+    for dialect, deep in (
+        ("flink", "REGEXP_EXTRACT(" * 40 + "x" + ", 'a')" * 40),
+        ("flink", "CAST(" * 40 + "x" + " + 0.5 AS INT)" * 40),
+        ("flink", "LEAST(a, " * 40 + "x" + ")" * 40),
+        ("trino", "LEAST(a, GREATEST(" * 20 + "x" + ", b), c)" * 20),
+        ("snowflake", "a / (" * 40 + "x" + ")" * 40),
+        ("flink", "SUBSTRING(" * 40 + "x" + ", n)" * 40),
+        ("bigquery", "LEFT(" * 40 + "x" + ", LENGTH(y) - n)" * 40),
+    ):
         with pytest.raises(InvalidSql, match="nested too deeply"):
-            translate(f"SELECT {deep} FROM s", "flink", "query", DialectOptions("iot"))
+            translate(f"SELECT {deep} FROM s", dialect, "query", DialectOptions("iot"))
 
 
 def _translated() -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Final
 from sqlglot import exp
 
 from anabranch.query.dialects.aggregates import count_if, sum_of_integers
-from anabranch.query.dialects.calls import NotTranslated
+from anabranch.query.dialects.calls import NotTranslated, sql_of
 from anabranch.query.dialects.casts import WHOLE_NUMBER, cast_refusal, is_text, write_cast
 from anabranch.query.dialects.elements import element_refusal, write_element
 from anabranch.query.dialects.like import like_refusal, write_like
@@ -22,6 +22,8 @@ from anabranch.query.dialects.written_calls import CALL_KINDS, write_call
 _DIVIDES_INTEGERS: Final = frozenset({"flink", "ksqldb", "azure", "trino", "risingwave", "materialize"})
 _DIVIDES_DECIMALS: Final = "trino"
 """Where a quotient of decimals, which numbers with a point are, has no more digits than they have: 10 / 3.0 is 3.3."""
+_FAILS_BY_ZERO: Final = frozenset({"azure", "bigquery", "snowflake", "risingwave", "materialize"})
+"""Where a division by zero is an error for all numbers, as in Spark. It is infinite in DuckDB."""
 _FRACTIONAL_SECONDS: Final = frozenset({"risingwave", "materialize"})
 _PARTS_OF_TIMES: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute", "doy", "dayofyear"})
 _NULL_IF_ANY_IS: Final = frozenset({"flink", "snowflake", "bigquery", "trino"})
@@ -138,7 +140,7 @@ def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
 
 _REWRITTEN: Final[tuple[type[exp.Expr], ...]] = (
     *(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, exp.Left, exp.Right),
-    *(exp.CountIf, exp.Sum, exp.Greatest, exp.Least, exp.Concat, exp.Like, exp.ILike, exp.Bracket, exp.Add),
+    *(exp.CountIf, exp.Sum, exp.Greatest, exp.Least, exp.Concat, exp.Like, exp.ILike, exp.Bracket, exp.Add, exp.Div),
     *CALL_KINDS,
 )
 
@@ -181,11 +183,14 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         case exp.Add():
             if dialect in _ADDS_TEXTS and (is_text(node.this) or is_text(node.expression)):
                 node.replace(exp.DPipe(this=node.this, expression=node.expression, safe=True))
+        case exp.Div():
+            if not pipeline and dialect in _FAILS_BY_ZERO:
+                _fail_by_zero(node)
         case exp.Bracket():
             write_element(node, dialect, pipeline=pipeline)
         case exp.Greatest() | exp.Least():
             if dialect in _NULL_IF_ANY_IS:
-                _null_if_any_is(node)
+                _null_if_any_is(node, pipeline=pipeline)
         case exp.Concat():
             if dialect == _CONCATENATES_NULLS:
                 node.set("coalesce", True)
@@ -199,22 +204,40 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
             write_call(node, dialect, pipeline=pipeline)
 
 
+def _fail_by_zero(node: exp.Div) -> None:
+    divisor = _as_text(node.expression, pipeline=False)
+    if isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name):
+        return
+    is_zero = exp.EQ(this=divisor.copy(), expression=exp.Literal.number(0))
+    fails = exp.Anonymous(this="error", expressions=[exp.Literal.string("division by zero")])
+    node.set("expression", exp.paren(exp.Case(ifs=[exp.If(this=is_zero, true=fails)], default=divisor.copy())))
+
+
 def _sign_into_text(node: exp.Interval) -> None:
     """DuckDB has no `INTERVAL -'1' DAY`."""
     if isinstance(node.this, exp.Neg) and node.this.this.is_string and WHOLE_NUMBER.fullmatch(node.this.this.name):
         node.set("this", exp.Literal.string(str(-int(node.this.this.name))))
 
 
-def _null_if_any_is(node: exp.Greatest | exp.Least) -> None:
+def _null_if_any_is(node: exp.Greatest | exp.Least, *, pipeline: bool) -> None:
+    node.set("ignore_nulls", True)  # else only DuckDB's writer has nulls
+    node.set("this", _as_text(node.this, pipeline=pipeline))
+    node.set("expressions", [_as_text(each, pipeline=pipeline) for each in node.expressions])
     values = [each for each in (node.this, *node.expressions) if not isinstance(each, exp.Literal)]
     if not values:
         return
-    node.set("ignore_nulls", True)  # else only DuckDB's writer has nulls
     found = exp.Case()
     node.replace(found)
     any_is_null = exp.or_(*(exp.Is(this=exp.paren(each.copy()), expression=exp.Null()) for each in values))
     found.set("ifs", [exp.If(this=any_is_null, true=exp.Null())])
     found.set("default", node)
+
+
+def _as_text(node: exp.Expr, *, pipeline: bool) -> exp.Expr:
+    """A part that is written several times. As a text its length is limited, however deep such parts are nested."""
+    if isinstance(node, exp.Column | exp.Literal | exp.Var):
+        return node
+    return exp.Var(this=f"({sql_of(node, pipeline=pipeline)})")
 
 
 def _quarters_as_months(node: exp.Interval) -> None:
