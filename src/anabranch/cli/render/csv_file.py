@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from anabranch.cli.render.sink import Sink, TextRenderer
-from anabranch.cli.render.values import dump, is_bytes, iso_array
+from anabranch.cli.render.values import dump, interval_text, is_bytes, iso_array
 from anabranch.core.bytes_text import bytes_to_text
 from anabranch.core.python_values import python_values
 from anabranch.core.terminal import terminal_text
 
 __all__ = ["Csv"]
 
+_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
 
 class Csv(TextRenderer):
-    """Prints CSV with a header. Text is quoted, null is empty; nested values are JSON; bytes that are not UTF-8 are
-    base64 after `base64:`. CSV has no escapes, so on a terminal control characters are replaced by their names."""
+    """Prints CSV with a header. Text is quoted, null is empty; nested values are JSON; intervals are as
+    DuckDB writes them; bytes that are not UTF-8 are base64 after `base64:`. CSV has no escapes, so on a terminal control characters are replaced by their names."""
 
     def __init__(self, schema: pa.Schema, sink: Sink) -> None:
         super().__init__(sink)
@@ -49,6 +54,19 @@ def _flat(column: pa.Array) -> pa.Array:
         return pa.array([None if value is None else bytes_to_text(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_nested(kind):
         return pa.array([None if value is None else dump(value) for value in python_values(column)], pa.string())
-    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+    if pa.types.is_interval(kind):
+        return pa.array([None if value is None else interval_text(*value) for value in column.to_pylist()], pa.string())
+    if pa.types.is_duration(kind):
         return pa.array([None if value is None else str(value) for value in python_values(column)], pa.string())
+    if pa.types.is_time(kind):
+        return _with_end_of_day(column)
     return column
+
+
+def _with_end_of_day(column: pa.Array) -> pa.Array:
+    """Times of day, as text if one is 24:00, which Arrow can't write."""
+    number = pa.int32() if column.type.bit_width == 32 else pa.int64()
+    at_end = pc.equal(column.view(number), pa.scalar(_DAY[column.type.unit], number))
+    if not pc.any(at_end).as_py():
+        return column
+    return pc.if_else(at_end, "24:00:00", pc.if_else(at_end, pa.scalar(None, column.type), column).cast(pa.string()))

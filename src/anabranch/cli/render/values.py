@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from anabranch.core.bytes_text import bytes_to_text
 from anabranch.core.python_values import unwritten_times
 
-__all__ = ["dump", "is_bytes", "iso", "iso_array", "json_number"]
+__all__ = ["dump", "interval_text", "is_bytes", "iso", "iso_array", "json_number"]
 
 
 def iso(column: pa.Array) -> list[str | None]:
@@ -40,6 +40,19 @@ def is_bytes(kind: pa.DataType) -> bool:
     """True for the types of bytes."""
     types = pa.types
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def interval_text(months: int, days: int, nanoseconds: int) -> str:
+    """An interval as DuckDB writes it: `1 year 2 months -3 days 04:05:06.7`."""
+    years, rest = divmod(abs(months), 12)
+    sign = -1 if months < 0 else 1
+    parts = [(sign * years, "year"), (sign * rest, "month"), (days, "day")]
+    words = [f"{count} {unit}{'' if abs(count) == 1 else 's'}" for count, unit in parts if count]
+    if nanoseconds or not words:
+        seconds, fraction = divmod(abs(nanoseconds), 1_000_000_000)
+        clock = f"{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        words.append(f"{'-' if nanoseconds < 0 else ''}{clock}" + (f".{fraction:09}".rstrip("0") if fraction else ""))
+    return " ".join(words)
 
 
 def dump(value: Any) -> str:
