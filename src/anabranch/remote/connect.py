@@ -12,6 +12,7 @@ from anabranch.remote.address import BrokerAddress
 from anabranch.remote.connection import Credentials
 from anabranch.remote.store import RemoteStore
 from anabranch.runtime.bounded_files import read_bounded
+from anabranch.runtime.folders import path_text
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.security.exposure import is_loopback
@@ -37,7 +38,7 @@ def connect_to_broker(
     """See `anabranch.remote.open.connect`."""
     address = BrokerAddress.parse(url)
     token = token or os.environ.get(TOKEN_VARIABLE) or None
-    if token is not None and not (token.isascii() and token.isprintable()):
+    if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable()):
         raise InvalidArgument("expected a token of printable ASCII characters")
     if token is not None and not (insecure or os.environ.get(INSECURE_VARIABLE) == "1"):
         _require_secret(address)
@@ -45,7 +46,9 @@ def connect_to_broker(
         raise InvalidArgument("certificates require TLS: connect to anabranch+tls://host:port")
     if (certificate is None) != (private_key is None):
         raise InvalidArgument("pass both certificate= and private_key=, or neither")
-    credentials = Credentials(token, _read(ca), _read(certificate), _read(private_key))
+    credentials = Credentials(
+        token, _read("ca", ca), _read("certificate", certificate), _read("private_key", private_key)
+    )
     return RemoteStore(address, credentials, runtime or Runtime(settings=settings or Settings()))
 
 
@@ -59,10 +62,11 @@ def _require_secret(address: BrokerAddress) -> None:
         )
 
 
-def _read(file: File | None) -> bytes | None:
+def _read(name: str, file: File | None) -> bytes | None:
     if file is None:
         return None
+    file = path_text(name, file)
     try:
         return read_bounded(file, limits.KEY_FILE_BYTES_MAX)
     except OSError as exc:
-        raise unavailable(exc, f"{os.fspath(file)} can't be read") from exc
+        raise unavailable(exc, f"{file} can't be read") from exc

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 from anabranch.remote.address import is_broker
+from anabranch.runtime.folders import path_text
 from anabranch.store import open as embedded
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def connect(
     No broker needs to answer yet when this returns. Raises InvalidArgument, MissingExtra, and for a store that is opened
     here what `anabranch.store.open.connect` raises.
     """
-    text = os.fspath(url)
+    text = path_text("the address of a store", url)
     if not is_broker(text):
         given: dict[str, object] = {"token": token, "ca": ca, "certificate": certificate, "private_key": private_key}
         given["insecure"] = insecure or None

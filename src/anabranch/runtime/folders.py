@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from anabranch.errors import InvalidArgument
@@ -28,11 +28,24 @@ def folder_at(address: str) -> Path | None:
     return None if "://" in address else expand_home(address)
 
 
+def path_text(name: str, path: Any) -> str:
+    """The text of an address or path that a caller gives as `name`: a text, or an object that stands for a path. Raises
+    InvalidArgument for anything else."""
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):  # not shown: it may hold a password
+        raise InvalidArgument(f"expected {name} as text or a path (os.PathLike), got {type(path).__name__}")
+    return text
+
+
 def expand_home(path: str | os.PathLike[str]) -> Path:
     """The path, in which a leading `~` or `~user` is the home of that user. Raises InvalidArgument where it has none, and for
     what no path can be."""
-    if "\0" in os.fspath(path):
-        raise InvalidArgument(f"{os.fspath(path)!r:.200} is not a path: it has a NUL character")
+    text = path_text("a path", path)
+    if "\0" in text:
+        raise InvalidArgument(f"{text!r:.200} is not a path: it has a NUL character")
     try:
         return Path(path).expanduser()
     except RuntimeError as exc:

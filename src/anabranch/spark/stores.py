@@ -17,6 +17,7 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.remote.address import is_broker
 from anabranch.remote.open import connect
+from anabranch.runtime.folders import path_text
 from anabranch.store import Store, StoreAddresses
 
 __all__ = [
@@ -81,7 +82,8 @@ def is_remote_store(store: Store) -> bool:
 
 def require_own(store: Store | str | os.PathLike[str], what: str) -> None:
     """Raise NotRemote for the store of a broker: `what` needs the catalog and files."""
-    if is_broker(os.fspath(store) if isinstance(store, str | os.PathLike) else store.url):
+    address = store if isinstance(store, str | os.PathLike) else getattr(store, "url", store)
+    if is_broker(path_text("the address of a store", address)):
         raise NotRemote(
             f"{what} needs the store's catalog and files, so it can't be done through a broker: use the store's own address. "
             'Through a broker, Spark reads and writes streams by format("anabranch")'

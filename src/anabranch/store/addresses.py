@@ -13,7 +13,7 @@ from anabranch.catalog.postgres.address import PREFIXES
 from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument
 from anabranch.errors.system import unavailable
-from anabranch.runtime.folders import folder_at
+from anabranch.runtime.folders import folder_at, path_text
 
 if TYPE_CHECKING:
     from anabranch.runtime.sealing import KeyService
@@ -71,7 +71,7 @@ def _absolute_keys(place: str) -> str:
 
 def absolute_address(place: str | os.PathLike[str]) -> str:
     """The address in a form that does not depend on the working folder of a process."""
-    text = os.fspath(place)
+    text = path_text("an address", place)
     return text if "://" in text and not text.startswith("file:") else str(folder_of(text))
 
 

@@ -23,6 +23,7 @@ from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream_range import StreamRange
+from anabranch.runtime.folders import path_text
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.store.addresses import absolute_address, is_folder
@@ -84,7 +85,7 @@ def verify_archive(
 def open_archive_place(url: Url, runtime: Runtime, *, create: bool) -> Iterator[tuple[Blobs, str]]:
     """The files at an address, and the address as shown to people and kept in catalogs. Raises NotFound for a missing
     folder unless `create` is set, and as `open_blobs`."""
-    text = os.fspath(url)
+    text = path_text("the address of an archive", url)
     if text == "memory://":
         raise InvalidArgument("an archive must be in a folder or an object store, not in memory")
     place = absolute_address(text)
@@ -238,7 +239,7 @@ class Archives(Displayed):
             raise InvalidArgument(
                 "this store is encrypted, and attached files would stay unencrypted: import them instead"
             )
-        text, only = _folder_and_file(os.fspath(url))
+        text, only = _folder_and_file(path_text("an address", url))
         with open_archive_place(text, job_store.runtime, create=False) as (source, place):
             if only is None and source.size(METADATA) is not None:
                 if key is not None or time is not None or stream is not None:

@@ -22,7 +22,7 @@ from anabranch.errors import (
     StoreNotFound,
 )
 from anabranch.errors.optional import optional
-from anabranch.runtime.folders import make_folder
+from anabranch.runtime.folders import make_folder, path_text
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.runtime.tracing import Tracing
@@ -82,11 +82,13 @@ def connect(
     Raises StoreNotFound if it does not exist and is not to be created, ReadOnlyStore, StoreUnavailable, CorruptCatalog,
     FormatTooNew, InvalidArgument, MissingExtra.
     """
+    text = path_text("the address of a store", url)
+    blobs = None if blobs is None else path_text("blobs", blobs)
+    history = None if history is None else path_text("history", history)
     runtime = _paced(runtime or Runtime(settings=settings or Settings()), blobs)
     if tracer_provider is not None:
         runtime = replace(runtime, tracing=Tracing(tracer_provider, runtime.clock, version=VERSION))
     service = _service(keys, runtime)  # first, so that unavailable keys leave nothing behind
-    text = os.fspath(url)
     if text.startswith(POSTGRES):
         if not blobs:
             raise InvalidArgument("a PostgreSQL catalog stores no blobs: pass their address as blobs=")
@@ -121,6 +123,8 @@ def connect(
 def _service(keys: str | KeyService | None, runtime: Runtime) -> KeyService | None:
     if keys is None:
         return None
+    if not isinstance(keys, str) and not all(hasattr(keys, each) for each in ("current", "wrap", "unwrap")):
+        raise InvalidArgument(f"expected keys as file:/path, env:NAME or a KeyService, got {type(keys).__name__}")
     with optional("encryption at rest", "encryption"):
         from anabranch.runtime.keys import open_keys
     return open_keys(keys, runtime.ids) if isinstance(keys, str) else keys
@@ -172,11 +176,11 @@ def _refuse_orphans(blobs: Blobs, catalog: Path) -> None:
         )
 
 
-def _paced(runtime: Runtime, place: str | os.PathLike[str] | None) -> Runtime:
+def _paced(runtime: Runtime, place: str | None) -> Runtime:
     """Fill in the limits on commits and bytes in flight that the settings leave open: enough to hide an object store's
     latency."""
     settings = runtime.settings
-    if place is None or not is_remote(os.fspath(place)):
+    if place is None or not is_remote(place):
         return runtime
     in_flight = settings.commits_in_flight_max or limits.REMOTE_COMMITS_IN_FLIGHT_MAX
     pending = settings.pending_bytes_max or limits.REMOTE_PENDING_BYTES_MAX

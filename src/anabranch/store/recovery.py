@@ -21,7 +21,7 @@ from anabranch.log.recovery.backup import BackupReport, fetch_blobs, newest_back
 from anabranch.log.recovery.rebuild import RebuildReport
 from anabranch.log.recovery.rebuild import rebuild as rebuild_catalog
 from anabranch.log.recovery.reload import is_empty, reload
-from anabranch.runtime.folders import make_folder
+from anabranch.runtime.folders import make_folder, path_text
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.store.addresses import POSTGRES, folder_of
@@ -61,7 +61,7 @@ def restore(
             with replace_catalog(folder, runtime, found) as fresh:
                 reload(fresh, source, manifest, _by_clock_of(fresh, runtime), progress=progress)
                 return _with_unconfirmed(report, fresh)
-        catalog, shown = open_postgres(os.fspath(url), runtime, create=True)
+        catalog, shown = open_postgres(path_text("the address of a store", url), runtime, create=True)
         try:
             with catalog.reading() as snapshot:
                 if not is_empty(snapshot):
@@ -111,7 +111,7 @@ def rebuild(
                 raise AlreadyExists(f"the catalog in {folder} is intact; pass --force to replace it")
             with replace_catalog(folder, runtime, found) as fresh:
                 return rebuild_catalog(fresh, target, _by_clock_of(fresh, runtime), store=store, progress=progress)
-        catalog, shown = open_postgres(os.fspath(url), runtime, create=True)
+        catalog, shown = open_postgres(path_text("the address of a store", url), runtime, create=True)
         try:
             with catalog.reading() as snapshot:
                 used = not is_empty(snapshot)
@@ -131,7 +131,7 @@ def _place(
     runtime: Runtime,
 ) -> Iterator[tuple[Path | None, Blobs]]:
     """Where to create a catalog (its folder, or None for PostgreSQL), and the blobs that belong to it."""
-    text = os.fspath(url)
+    text = path_text("the address of a store", url)
     folder = None if text.startswith(POSTGRES) else folder_of(text)
     if not blobs:
         if folder is None:

@@ -11,7 +11,7 @@ from anabranch.blobs.memory import MemoryBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.blobs.tiers import TieredBlobs
 from anabranch.errors import StoreNotFound
-from anabranch.runtime.folders import make_folder
+from anabranch.runtime.folders import make_folder, path_text
 from anabranch.runtime.ports import Runtime
 from anabranch.store.addresses import MEMORY, folder_of, is_folder
 
@@ -28,7 +28,7 @@ def open_blobs(place: str | os.PathLike[str], runtime: Runtime, *, create: bool,
     """The blobs in a folder, an object store or memory. Blobs fetched from an object store are cached, unless each is
     `read_once`. Raises StoreNotFound for a missing folder unless `create` is set, StoreUnavailable and its subclasses,
     InvalidArgument."""
-    text = os.fspath(place)
+    text = path_text("an address", place)
     if text == MEMORY:
         return MemoryBlobs()
     if is_remote(text):

@@ -22,6 +22,7 @@ from anabranch.errors import AnabranchError, InvalidArgument, PipelineFailed
 from anabranch.model.pointer import EventPointer
 from anabranch.model.time_kind import time_kind
 from anabranch.runtime.bounded_files import read_bounded, to_text
+from anabranch.runtime.folders import path_text
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import PIPELINE_FAILED, PIPELINE_STARTED
 from anabranch.spark.explain import explain
@@ -122,7 +123,7 @@ def run(
     if deployed is not None and deployed.replay is not None:
         steps = replay_steps(steps, deployed.replay)
     restart = _restart(start_from, by, replace, only)
-    folder = None if checkpoints is None else os.fspath(checkpoints)
+    folder = None if checkpoints is None else path_text("checkpoints", checkpoints)
     asked = _RunArguments(
         steps,
         text,
@@ -282,7 +283,7 @@ def _check(store: Store, asked: _RunArguments, session: Callable[[], SparkSessio
 
 def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
     """The SQL text, and the pipeline's name."""
-    text = os.fspath(sql)
+    text = path_text("sql", sql)
     names_file = text.endswith(".sql") and not any(mark in text for mark in ("\n", ";", " ("))
     if not isinstance(sql, str) or names_file or _exists(text):
         path = Path(text)

@@ -11,7 +11,7 @@ from anabranch.blobs.address import is_remote
 from anabranch.blobs.port import Blobs
 from anabranch.core.redact import shown_address
 from anabranch.errors import AnabranchError, InvalidArgument
-from anabranch.runtime.folders import folder_at
+from anabranch.runtime.folders import folder_at, path_text
 from anabranch.transfer.archives.format import METADATA
 from anabranch.transfer.archives.metadata import is_archive
 
@@ -21,13 +21,14 @@ def require_outside(
 ) -> None:
     """Raise InvalidArgument if a folder or prefix above the one at `url` is an archive, or that can't be a folder. Those
     that this process may not read are passed over."""
-    for outer in _above(os.fspath(url)):
+    text = path_text("the address of an archive", url)
+    for outer in _above(text):
         found = False
         with suppress(AnabranchError), open_location(outer, create=False) as (blobs, _):
             found = is_archive(blobs)
         if found:
             raise InvalidArgument(
-                f"{shown_address(os.fspath(url))} is inside the archive {shown_address(outer)}; "
+                f"{shown_address(text)} is inside the archive {shown_address(outer)}; "
                 "give a folder or prefix outside of it"
             )
 
