@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import anabranch as ab
 from anabranch.errors import Closed, InvalidSql, QueryLimitExceeded, StoreUnavailable
+from anabranch.query import isolated
 from anabranch.query.isolated import IsolatedQueries, IsolatedResult
 from anabranch.query.names import named_streams
 from anabranch.query.sandbox import QueryLimits
@@ -126,11 +133,53 @@ def test_a_store_in_memory_is_not_queried_by_another_process() -> None:
 
 
 def test_processes_that_end_leave_no_folders(store: ab.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     queries = IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20, spill_bytes=8 << 20, seconds=60))
     for _ in range(2):
         assert run(queries, store, "SELECT count(*) AS n FROM s.numbers") == [{"n": 100}]
     # The database of the next query is opened after the answer to the last one.
-    until(lambda: len(list(tmp_path.glob("anabranch-query-*"))) == 1)
+    until(lambda: len(list(tmp_path.rglob("anabranch-query-*"))) == 1)
+    for _ in range(2):
+        assert queries.translate("SELECT n FROM s.numbers", "trino", "query").startswith("SELECT")
+    until(lambda: len(list(tmp_path.rglob("anabranch-query-*"))) == 1)
     queries.close()
-    assert list(tmp_path.glob("anabranch-query-*")) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_that_is_ended_leaves_no_spilled_files(
+    store: ab.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    queries = IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20, spill_bytes=1 << 30, seconds=60))
+    spilled = threading.Event()
+    sorting = "SELECT a.range AS x FROM range(100000) a, range(100000) b ORDER BY hash(a.range + b.range)"
+
+    def ask() -> None:
+        with suppress(Closed):
+            queries.run(sorting, {}, over=spilled.is_set)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(lambda: any(each.is_file() for each in tmp_path.rglob("*")))
+    spilled.set()
+    asking.join()
+    assert list(tmp_path.iterdir()) == []
+    queries.close()
+
+
+def test_a_process_that_does_not_start_is_ended(
+    store: ab.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(isolated, "_START_S", 0.0)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def popen(*command: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(*command, **options))
+        return started[-1]
+
+    monkeypatch.setattr(isolated, "subprocess", SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE))
+    with pytest.raises(StoreUnavailable, match="did not start"):
+        IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20)).run("SELECT 1", {})
+    assert started[0].returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []

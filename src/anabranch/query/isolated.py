@@ -15,12 +15,15 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 from anabranch import limits
 from anabranch.errors import Closed, QueryLimitExceeded, RateLimited, StoreUnavailable
+from anabranch.errors.system import unavailable
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.messages import over_time
@@ -35,33 +38,48 @@ _READ_BYTES: Final = 1 << 20
 _POLL_S: Final = 0.5
 _START_S: Final = 30.0
 _END_S: Final = 2.0
+_KILLED_S: Final = 30.0
+_ENVIRONMENT: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 _BY_MEMORY: Final = QueryLimitExceeded(
     "the process of the query ended: most likely the query needs more memory than it may use", "memory"
 )
 
 
 class _Process:
-    """One child. Its pipe is read by one thread at a time."""
+    """One child, and a folder for its temporary files, which is removed once it has ended: one that is killed leaves what it
+    has spilled. Its pipe is read by one thread at a time."""
 
     def __init__(self, store: Store, limits_: QueryLimits) -> None:
         addresses = store.addresses
         if addresses is None or MEMORY in (addresses.url, addresses.blobs):
             raise StoreUnavailable("a store in memory can't be queried from another process")
-        environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
         self._clock = store.runtime.clock
         self._buffer = bytearray()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "anabranch.query.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
+        try:
+            self._folder = mkdtemp(prefix="anabranch-queries-")
+        except OSError as exc:
+            raise unavailable(exc, "there is no folder for the temporary files of a query") from exc
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "anabranch.query.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **_ENVIRONMENT, "TMPDIR": self._folder},
+            )
+        except BaseException:
+            rmtree(self._folder, ignore_errors=True)
+            raise
         opening = {"store": asdict(addresses), "memory_bytes": limits_.memory_bytes, "spill_bytes": limits_.spill_bytes}
-        self.send(json.dumps(opening).encode())
-        kind, _ = self.receive(self._clock.monotonic() + _START_S, lambda: False)
-        if kind != DONE:
+        try:
+            self.send(json.dumps(opening).encode())
+            kind, _ = self.receive(self._clock.monotonic() + _START_S, lambda: False)
+            assert kind == DONE
+        except (TimeoutError, QueryLimitExceeded) as exc:
             self.kill()
-            raise StoreUnavailable("the process for queries did not start")
+            raise StoreUnavailable("the process for queries did not start") from exc
+        except BaseException:
+            self.kill()
+            raise
 
     def send(self, body: bytes) -> None:
         """Send a request. Raises StoreUnavailable if the process has ended."""
@@ -100,7 +118,7 @@ class _Process:
         self._buffer += data
 
     def finish(self) -> None:
-        """Let a process without a query end, and remove its folder."""
+        """Let a process without a query end."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
@@ -113,15 +131,16 @@ class _Process:
         self.kill()
 
     def kill(self) -> None:
-        """End the process now. A second call is harmless."""
+        """End the process now, and remove its folder. A second call is harmless."""
         self._process.kill()
-        self._process.wait(_START_S)
+        self._process.wait(_KILLED_S)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             try:
                 pipe.close()
             except OSError:  # what was not sent yet
                 continue
+        rmtree(self._folder, ignore_errors=True)
 
 
 class IsolatedResult:
@@ -229,9 +248,9 @@ class IsolatedQueries:
         first row of `parameters` holds their values. `over` is called twice a second at least, and ends the query.
 
         Raises InvalidSql, QueryLimitExceeded, RateLimited if too many queries run."""
-        result = IsolatedResult(self, self._take(), over, self.limits)
         encoded = None if parameters is None else b64encode(_as_stream(parameters.slice(0, 1))).decode()
         named = {str(name): stream for name, stream in streams.items()}
+        result = IsolatedResult(self, self._take(), over, self.limits)
         result.start({"sql": sql, "streams": named, "parameters": encoded, "describe": describe})
         return result
 

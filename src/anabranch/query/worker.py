@@ -50,15 +50,20 @@ def main() -> None:
         limits = QueryLimits(memory_bytes=memory, spill_bytes=opening["spill_bytes"])
         opened: QueryDatabase | None = QueryDatabase(allow_files=False, limits_=limits)
         while (request := _frame(incoming)) is not None:
+            asked = json.loads(request)
             try:
-                _serve(store, limits, opened, json.loads(request), outgoing)
+                if "translate" in asked:
+                    _translate(asked, outgoing)
+                else:
+                    database, opened = opened, None
+                    _serve(store, limits, database, asked, outgoing)
                 _send(outgoing, DONE, b"")
             except AnabranchError as exc:
                 _send(outgoing, FAILED, json.dumps(error_to_json(exc)).encode())
             except (MemoryError, pa.ArrowMemoryError):
                 error = QueryLimitExceeded("the query needs more memory than it may use", "memory")
                 _send(outgoing, FAILED, json.dumps(error_to_json(error)).encode())
-            opened = _opened_ahead(limits)
+            opened = opened or _opened_ahead(limits)
         if opened is not None:
             opened.close()
 
@@ -71,15 +76,16 @@ def _opened_ahead(limits: QueryLimits) -> QueryDatabase | None:
         return None
 
 
+def _translate(request: dict[str, Any], outgoing: BinaryIO) -> None:
+    from anabranch.query.dialects.translate import translate  # most queries need none
+
+    text = translate(request["translate"], request["dialect"], request["form"])
+    _send(outgoing, TEXT, text.encode())
+
+
 def _serve(
     store: Store, limits: QueryLimits, opened: QueryDatabase | None, request: dict[str, Any], outgoing: BinaryIO
 ) -> None:
-    if "translate" in request:
-        from anabranch.query.dialects.translate import translate  # most queries need none
-
-        text = translate(request["translate"], request["dialect"], request["form"])
-        _send(outgoing, TEXT, text.encode())
-        return
     allowed = {StreamName.parse(name): StreamId(stream) for name, stream in request["streams"].items()}
     with Query(store, limits=limits, allowed=allowed, opened=opened) as query:
         if request["describe"]:
