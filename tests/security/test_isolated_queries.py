@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -183,3 +184,15 @@ def test_a_process_that_does_not_start_is_ended(
         IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20)).run("SELECT 1", {})
     assert started[0].returncode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
+
+
+def test_queries_run_in_a_process_with_more_than_1024_open_files(store: ab.Store) -> None:
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, min(2_048, most)), most))
+    queries = IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20, spill_bytes=8 << 20, seconds=60))
+    with ExitStack() as held:
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (allowed, most))
+        for _ in range(1_100):
+            held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        assert run(queries, store, "SELECT 1 AS a") == [{"a": 1}]
+        queries.close()

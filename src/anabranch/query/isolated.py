@@ -103,15 +103,16 @@ class _Process:
 
     def _fill(self, deadline: float, over: Callable[[], bool]) -> None:
         assert self._process.stdout is not None
-        pipe = self._process.stdout.fileno()
-        ready = False
+        pipe, ready = self._process.stdout.fileno(), False
+        waiting = select.poll()  # `select.select` takes no descriptor above 1,023
+        waiting.register(pipe, select.POLLIN)
         while not ready:
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 raise TimeoutError
             if over():
                 raise Closed("query")
-            ready = bool(select.select([pipe], [], [], min(_POLL_S, left))[0])
+            ready = bool(waiting.poll(min(_POLL_S, left) * 1_000))
         data = os.read(pipe, _READ_BYTES)
         if not data:
             raise _BY_MEMORY.with_traceback(None)

@@ -34,9 +34,11 @@ def read_bounded(
         if check is not None:
             check(status)
         waits = not stat.S_ISREG(status.st_mode)
+        waiting = select.poll()  # `select.select` takes no descriptor above 1,023
+        waiting.register(handle, select.POLLIN)
 
         def read(size: int) -> bytes:
-            if waits and not select.select([handle], [], [], limits.PIPE_WAIT_S)[0]:
+            if waits and not waiting.poll(limits.PIPE_WAIT_S * 1_000):
                 raise OSError(errno.ETIMEDOUT, f"nothing was written to the pipe for {limits.PIPE_WAIT_S:g} s")
             return os.read(handle, size)
 
