@@ -17,6 +17,7 @@ from anabranch.core import exact
 from anabranch.core.checks import refuse_violations, violations
 from anabranch.errors import InvalidArgument, SchemaMismatch
 from anabranch.model.columns import RESERVED, index_levels
+from anabranch.model.names import is_unicode
 from anabranch.model.schema import StreamSchema
 from anabranch.model.times import DEFAULT_RULES, TimeRules, has_nanoseconds, is_nat, precision_error, to_micros
 
@@ -101,7 +102,7 @@ class RowChecker:
                 self._ask_arrow(name, value)
         for name in self._texts:
             value = row.get(name)
-            if value.__class__ is str and not value.isascii():
+            if value.__class__ is str and not value.isascii() and not is_unicode(value):
                 self._ask_arrow(name, value)
         for name in self._uncertain:
             if (value := row.get(name)) is not None:

@@ -52,7 +52,11 @@ def check_free_name(name: str, kind: str) -> str:
 
 def is_unicode(text: str) -> bool:
     """False for text that has no UTF-8, as a file's name or an argument of the command line may be."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, order=True)
