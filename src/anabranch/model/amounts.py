@@ -19,7 +19,7 @@ UNITS_US: Final = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_AGO = re.compile(rf"-(\d+(?:\.\d+)?)({'|'.join(UNITS_US)})\Z", re.ASCII)
+_AGO = re.compile(rf"-(\d{{1,18}}(?:\.\d{{1,18}})?)({'|'.join(UNITS_US)})\Z", re.ASCII)
 _SIZES = {
     "": 1,
     "b": 1,

@@ -196,6 +196,8 @@ def test_times_may_be_given_by_how_long_ago_they_are(http: httpx.Client) -> None
     assert asked(between="-0s..-0s") == []
     cut = http.get(f"{SENSORS.removesuffix('events')}cut", params={"at": "-1h"}).json()["cut"]
     assert cut == http.get(f"{SENSORS.removesuffix('events')}cut", params={"at": "head"}).json()["cut"]
+    for ago in ("-" + "9" * 18 + "w", "-" + "9" * 5_000 + "d"):
+        assert http.get(SENSORS, params={"from": ago}).status_code == 400
     assert "-1y" in http.get(SENSORS, params={"from": "-1y"}).json()["detail"]
 
 
