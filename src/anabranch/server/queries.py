@@ -35,6 +35,8 @@ def one_row(values: Sequence[Any]) -> pa.Table | None:
             raise InvalidArgument("expected the parameters of a query as texts, numbers, true, false or null")
     try:
         return pa.table([pa.array([value]) for value in values], [str(number) for number, _ in enumerate(values, 1)])
+    except UnicodeEncodeError as exc:
+        raise InvalidArgument(f"a parameter of the query can't be used: it is not Unicode: {exc.reason}") from exc
     except (pa.ArrowException, OverflowError) as exc:
         raise InvalidArgument(f"a parameter of the query can't be used: {exc}") from exc
 

@@ -23,7 +23,7 @@ from anabranch.server import calls
 from anabranch.server.atomic_run import Together
 from anabranch.server.broker import Broker
 from anabranch.server.calls import Served
-from anabranch.server.events.row_encoder import encode_results
+from anabranch.server.events.row_encoder import check_result, encode_results
 from anabranch.server.queries import CallersQueries, one_row
 from anabranch.wire.steps import Run, RunStep, parse_run, resolve
 from anabranch.wire.values import from_json, to_bytes, to_json
@@ -166,6 +166,7 @@ class _Running:
             text = self._queries.translated(sql, dialect, over=self._is_over)
             result = self._queries.run(self._principal, text, parameters=given, over=self._is_over)
             with closing(result):
+                check_result(result.schema)
                 for batch in result:
                     for row in encode_results(batch):
                         size += len(row)

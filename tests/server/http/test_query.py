@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 from typing import Any
 
@@ -146,14 +147,17 @@ def test_parameters_are_values_and_never_sql(http: httpx.Client) -> None:
         ({"sql": "SELECT 1; DROP TABLE x"}, ""),
         ({"sql": "SELECT n FROM iot.none"}, "iot.none"),
         ({"sql": "SELECT 1 AS a, 2 AS a"}, "two columns of the result are called 'a'"),
+        ({"sql": "SELECT ? AS a", "parameters": ["\ud800"]}, "a parameter of the query can't be used: it is not Unicode"),
+        ({"sql": "SELECT '\ud800' AS a"}, "it is not Unicode"),
         ({"sql": "SELECT * FROM read_csv('/etc/passwd')"}, ""),
         ({"sql": "COPY iot.sensors TO '/tmp/stolen.csv'"}, ""),
         ({"sql": "SELECT 1 " + "x" * limits.SQL_BYTES_MAX}, "over the limit of 262,144"),
     ],
-    ids=range(13),
+    ids=range(15),
 )  # fmt: skip
 def test_what_can_not_be_run_is_one_clear_error(http: httpx.Client, body: Any, said: str) -> None:
-    answer = http.post("/v1/query", json=body)
+    headers = {"Content-Type": "application/json"}
+    answer = http.post("/v1/query", content=json.dumps(body), headers=headers)
     assert 400 <= answer.status_code < 500, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert said in answer.json()["detail"]

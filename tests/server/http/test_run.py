@@ -86,6 +86,9 @@ def test_a_query_that_fails_names_its_step(http: httpx.Client, monkeypatch: pyte
     dialect = run(http, step("query", sql="SELECT\n date_diff('month', a, b) FROM iot.sensors", dialect="trino"))
     assert dialect.json()["detail"].startswith("step 1, query: line 2: DATE_DIFF in whole months")
     assert "has no argument 'scope'" in run(http, step("query", sql="SELECT 1", scope="iot")).json()["detail"]
+    twice = run(http, step("query", sql="SELECT 1 AS a, 2 AS a"))
+    assert (twice.status_code, twice.json()["code"]) == (400, "invalid_sql")
+    assert twice.json()["detail"].startswith("step 1, query: two columns of the result are called 'a'")
     together = http.post("/v1/run", json={"steps": [step("query", sql="SELECT 1")], "transaction": True})
     assert "query can't be part of a transaction" in together.json()["detail"]
     monkeypatch.setattr(limits, "RUN_ANSWER_BYTES_MAX", 500)

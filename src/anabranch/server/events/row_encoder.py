@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from anabranch.core.bytes_text import bytes_to_text
 from anabranch.core.python_values import python_values, unwritten_times
+from anabranch.errors import InvalidSql
 from anabranch.model.columns import RESERVED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
@@ -47,9 +48,19 @@ def encode_rows(
     return [_encode(_with_text(row, binary)) for row in rows]
 
 
+def check_result(schema: pa.Schema) -> None:
+    """Raise InvalidSql if two columns of a query's result have the same name: they are members of an object."""
+    found: set[str] = set()
+    for name in schema.names:
+        if name in found:
+            raise InvalidSql(f"two columns of the result are called '{name}'; give them names of their own with AS")
+        found.add(name)
+
+
 def encode_results(batch: pa.RecordBatch) -> list[bytes]:
-    """Each row of a query's result as a JSON object, as `encode_rows` writes it. DuckDB's sums of integers are decimals
-    without a fraction: here they are numbers, if all of the column fit into 64 bits."""
+    """Each row of a query's result as a JSON object, as `encode_rows` writes it. The names must be distinct: see
+    `check_result`. DuckDB's sums of integers are decimals without a fraction: here they are numbers, if all of the column
+    fit into 64 bits."""
     columns = [_as_integers(column) for column in batch.columns]
     return encode_rows(pa.record_batch(columns, batch.schema.names), columns=batch.schema.names)
 

@@ -9,10 +9,10 @@ import msgspec
 import pyarrow as pa
 
 from anabranch import limits
-from anabranch.errors import InvalidSql, TooLarge
+from anabranch.errors import TooLarge
 from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, empty_batch
 from anabranch.server.events.parquet_encoder import ParquetEncoder
-from anabranch.server.events.row_encoder import encode_results
+from anabranch.server.events.row_encoder import check_result, encode_results
 
 __all__ = ["ENCODERS", "ResultEncoder"]
 
@@ -34,7 +34,7 @@ class _Lines:
     """Each row as a JSON object on a line of its own."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        _check_distinct(schema)
+        check_result(schema)
 
     def head(self) -> bytes:
         return b""
@@ -53,7 +53,7 @@ class _Document:
     """One JSON object with all rows, so there is a limit to its size."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        _check_distinct(schema)
+        check_result(schema)
         self._columns = [{"name": field.name, "type": str(field.type)} for field in schema]
         self._rows: list[bytes] = []
         self._size = 0
@@ -124,11 +124,3 @@ ENCODERS: Final[Mapping[str, Callable[[pa.Schema], ResultEncoder]]] = {
     "arrow": _Arrow,
     "parquet": _Parquet,
 }
-
-
-def _check_distinct(schema: pa.Schema) -> None:
-    """Raise InvalidSql if two columns have the same name: they are members of an object."""
-    names = schema.names
-    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
-    if twice is not None:
-        raise InvalidSql(f"two columns of the result are called '{twice}'; give them names of their own with AS")
