@@ -165,9 +165,9 @@ def _put_pipelines(
     for those that go with the replay: the present results, unless it keeps them."""
     taken = tuple(map(_renamed, fresh.outputs, outputs))
     born = fresh.created_at if stale is None else stale.created_at
-    before = () if stale is None else stale.made
+    known = () if stale is None else stale.made
     fed = frozenset[str]() if stale is None else frozenset[str]().union(*(output.ids for output in stale.outputs))
-    own = (each for each in before if (row.keeps or each not in fed) and txn.stream(stream_id(each)) is not None)
+    own = (each for each in known if (row.keeps or each not in fed) and txn.stream(stream_id(each)) is not None)
     made = tuple(dict.fromkeys((*own, *fresh.made)))
     successor = replace(_freed(fresh, now), name=query.name, outputs=taken, created_at=born, made=made)
     txn.put_state(PIPELINE, query.name, successor)
@@ -177,7 +177,7 @@ def _put_pipelines(
     new_names = {before: str(info.name) for before, info in kept.items()}
     left = tuple(_moved(output, new_names) for output in stale.outputs)
     ended = replace(_freed(stale, now), name=fresh.name, outputs=left, progress=())
-    txn.put_state(PIPELINE, fresh.name, replace(ended, made=tuple(each for each in before if each in fed)))
+    txn.put_state(PIPELINE, fresh.name, replace(ended, made=tuple(each for each in known if each in fed)))
 
 
 def _freed(pipeline: StoredPipeline, now: Micros) -> StoredPipeline:

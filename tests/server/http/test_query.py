@@ -217,6 +217,16 @@ def test_only_streams_that_the_caller_may_read_are_there(store: Store, dialect: 
         assert ask(http, "SHOW TABLES").json()["rows"] == [{"name": "iot.sensors"}]
 
 
+def test_nothing_is_translated_for_who_may_not_deploy_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = fronts_of(monkeypatch)
+    with serving(store, _NarrowReader()) as served, httpx.Client(base_url=served.url, timeout=60) as http:
+        for method, path in (("PUT", ""), ("POST", "/upgrade"), ("POST", "/plan")):
+            body = {"sql": "INSERT INTO iot.raw SELECT * FROM iot.sensors", "dialect": "flink"}
+            refused = http.request(method, f"/v1/queries/hot{path}", json=body)
+            assert (refused.status_code, refused.json()["code"]) == (403, "permission_denied")
+    assert used == []
+
+
 def test_a_caller_who_goes_ends_the_query(served: Serving, http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     front = fronts_of(monkeypatch)
     ask(http, "SELECT 1 AS n")  # the process of the queries has started

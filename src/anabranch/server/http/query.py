@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -100,16 +100,14 @@ class QueryResponse(Response):
         started = False
         last = b""
         try:
-            with (
-                self._front.guard.hold(self._call.principal, "connections"),
-                closing(await self._front.open_query(self._open)) as result,
-            ):
-                encoder = self._encoder(result.schema)
-                async for part in self._parts(encoder, result):
-                    if not started:
-                        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                        started = True
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            with self._front.guard.hold(self._call.principal, "connections"):
+                async with self._opened() as result:
+                    encoder = self._encoder(result.schema)
+                    async for part in self._parts(encoder, result):
+                        if not started:
+                            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                            started = True
+                        await send({"type": "http.response.body", "body": part, "more_body": True})
         except asyncio.CancelledError:
             raise
         except Exception as exc:
@@ -124,6 +122,18 @@ class QueryResponse(Response):
         if not started:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[IsolatedResult]:
+        """The result, closed in a thread: a process has to end, and what it spilled to be removed."""
+        result = await self._front.open_query(self._open)
+        try:
+            yield result
+        finally:
+            try:
+                await self._front.run(result.close)
+            except RuntimeError:  # the front end has closed its threads
+                result.close()
 
     async def _parts(self, encoder: ResultEncoder, result: IsolatedResult) -> AsyncIterator[bytes]:
         """The body in parts that are not empty; each waits until the connection has taken the one before."""

@@ -276,6 +276,7 @@ async def _with_text(call: HttpCall, arguments: Mapping[str, Any]) -> dict[str, 
         raise InvalidArgument("expected the query's SQL as 'sql'")
     found = dict(arguments)
     if (dialect := found.pop("dialect", None)) is not None:
+        call.front.guard.authorize(call.principal, "admin", None, verb="queries.deploy")  # it takes its time
         sql = conform(found["text"], str, "'sql'")
         found["text"] = await call.front.run_query(
             partial(call.front.queries.translated, sql, conform(dialect, str, "'dialect'"), "pipeline")
