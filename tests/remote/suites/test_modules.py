@@ -19,6 +19,7 @@ NOT_OVER_A_CONNECTION: Final = {
     "blobs.test_encryption": DAMAGE,
     "catalog.test_damaged_rows": DAMAGE,
     "catalog.test_state_lookups": PARTS,
+    "test_addresses_given": "opens the store itself, and refuses what is no address",
     "deployments.test_hosting": "a host opens the store itself",
     "deployments.test_replaying": "swaps queries as a host does, which opens the store itself",
     "deployments.test_results": "reads through a broker too",

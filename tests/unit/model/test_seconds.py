@@ -25,7 +25,7 @@ TAKERS: dict[str, Callable[[Store, Any], object]] = {
 WRONG = [
     pytest.param(10**5000, id="huge"),
     pytest.param(-(10**5000), id="minus huge"),
-    *(1e300, -1.0, float("nan"), float("inf"), "soon"),
+    *(1e300, -1.0, float("nan"), float("inf"), "soon", True),
 ]
 
 
@@ -48,6 +48,6 @@ def test_what_is_no_duration_is_an_invalid_argument(taker: str, wrong: Any) -> N
             TAKERS[taker](store, wrong)
 
 
-@pytest.mark.parametrize("good", [0, 1, 0.5, True, np.int64(3), np.float32(1.5), 86_400 * 365])
+@pytest.mark.parametrize("good", [0, 1, 0.5, np.int64(3), np.float32(1.5), 86_400 * 365])
 def test_numbers_of_all_kinds_are_seconds(good: Any) -> None:
     check_seconds("wait_s", good)

@@ -31,7 +31,7 @@ APPLICATION_ID = 0x414E4142  # "ANAB": marks the file as ours
 MIGRATIONS = migrations(__package__)
 FORMAT = len(MIGRATIONS)
 
-_FILES: Final = 3  # that one connection opens: the database, its write-ahead log, and the log's index
+_FILES: Final = 8  # the three that a connection opens, and some that other threads may have closed since it failed
 
 _opened: Final[WeakKeyDictionary[apsw.Connection, str]] = WeakKeyDictionary()  # by this process, with their paths
 _inherited: Final[set[tuple[int, int]]] = set()  # identities of databases that were open at the fork
