@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 import duckdb
+import psutil
 import pyarrow as pa
 
 import anabranch as ab
@@ -151,9 +152,9 @@ def _address(store: ab.Store) -> list[str]:
 
 
 def driver_of(store: ab.Store, query: str) -> int | None:
-    """The process that runs the query, if one does."""
+    """The process that runs the query, if one does. One that has ended with its host is named until another takes over."""
     holder = record.find(store.catalog, query).holder
-    return None if holder is None else holder.pid
+    return holder.pid if holder is not None and psutil.pid_exists(holder.pid) else None
 
 
 def kill_driver(store: ab.Store, query: str) -> int:
