@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch import limits
 from anabranch.core.bytes_text import bytes_to_text
 from anabranch.core.python_values import python_values, unwritten_times
 from anabranch.errors import InvalidSql
@@ -55,6 +56,13 @@ def check_result(schema: pa.Schema) -> None:
         if name in found:
             raise InvalidSql(f"two columns of the result are called '{name}'; give them names of their own with AS")
         found.add(name)
+
+
+def rows_together(batch: pa.RecordBatch) -> int:
+    """How many rows of a batch are encoded together: as text they take several times their size, while the caller may take
+    nothing."""
+    rows: int = batch.num_rows * limits.HTTP_ENCODED_BYTES // max(1, batch.nbytes)
+    return max(1, rows)
 
 
 def encode_results(batch: pa.RecordBatch) -> list[bytes]:

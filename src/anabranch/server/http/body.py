@@ -38,6 +38,17 @@ async def read_body(
     return data
 
 
+def sql_text(body: bytes) -> str:
+    """A body that is SQL. Raises InvalidArgument, also for JSON that was sent as another type."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as exc:
+        raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+    if text.lstrip().startswith("{"):
+        raise InvalidArgument("the body looks like JSON, not SQL; send JSON with Content-Type: application/json")
+    return text
+
+
 async def _gather(receive: Receive, bytes_max: int) -> bytes:
     parts: list[bytes] = []
     size = 0

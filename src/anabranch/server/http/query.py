@@ -16,7 +16,8 @@ from starlette.types import Receive, Scope, Send
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.query.isolated import IsolatedResult
-from anabranch.server.http.body import read_body
+from anabranch.server.events.row_encoder import rows_together
+from anabranch.server.http.body import read_body, sql_text
 from anabranch.server.http.follow import run_while_connected
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal, problem_of, problem_response
@@ -52,7 +53,7 @@ async def _asked(call: HttpCall) -> _Asked:
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(call.request.receive, call.request.scope["headers"], bytes_max=4 * limits.SQL_BYTES_MAX)
     if kind != _JSON:
-        return _Asked(_text(body), call.text("dialect"), [])
+        return _Asked(sql_text(body), call.text("dialect"), [])
     members = conform(parse_bytes(body), dict, "the body")
     if "dialect" in call.request.query_params:
         raise InvalidArgument("with a body in JSON, put 'dialect' into the body instead of the query string")
@@ -65,16 +66,6 @@ async def _asked(call: HttpCall) -> _Asked:
         conform(members.get("dialect"), str | None, "'dialect'"),
         conform(members.get("parameters", []), list[Any], "'parameters'"),
     )
-
-
-def _text(body: bytes) -> str:
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as exc:
-        raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
-    if text.lstrip().startswith("{"):
-        raise InvalidArgument("the body looks like JSON, not SQL; send JSON with Content-Type: application/json")
-    return text
 
 
 class QueryResponse(Response):
@@ -137,20 +128,19 @@ class QueryResponse(Response):
 
     async def _parts(self, encoder: ResultEncoder, result: IsolatedResult) -> AsyncIterator[bytes]:
         """The body in parts that are not empty; each waits until the connection has taken the one before."""
-        front = self._front
-        rows = iter(result)
-        head = encoder.head()
+        async for data in self._encoded(encoder, iter(result)):
+            self._front.guard.admit(self._call.principal, calls=0, bytes_=len(data))
+            for start in range(0, len(data), limits.FOLLOW_SEND_BYTES):
+                yield data[start : start + limits.FOLLOW_SEND_BYTES]
+
+    async def _encoded(self, encoder: ResultEncoder, rows: Iterator[pa.RecordBatch]) -> AsyncIterator[bytes]:
+        head = encoder.head()  # goes with the first rows: an error before them is answered with its own status
         while (batch := await self._next(rows)) is not None:
-            for piece in _pieces(batch):
-                data = head + await front.run(partial(encoder.batch, piece))
+            together = rows_together(batch)
+            for start in range(0, batch.num_rows, together):
+                yield head + await self._front.run(partial(encoder.batch, batch.slice(start, together)))
                 head = b""
-                front.guard.admit(self._call.principal, calls=0, bytes_=len(data))
-                for start in range(0, len(data), limits.FOLLOW_SEND_BYTES):
-                    yield data[start : start + limits.FOLLOW_SEND_BYTES]
-        data = head + await front.run(encoder.end)
-        front.guard.admit(self._call.principal, calls=0, bytes_=len(data))
-        for start in range(0, len(data), limits.FOLLOW_SEND_BYTES):
-            yield data[start : start + limits.FOLLOW_SEND_BYTES]
+        yield head + await self._front.run(encoder.end)
 
     async def _next(self, rows: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
         pulling = asyncio.ensure_future(self._front.run_query(lambda: next(rows, None)))
@@ -169,9 +159,3 @@ class QueryResponse(Response):
 
     def _is_over(self) -> bool:
         return self._gone
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows that are encoded together: as text they take several times their size, while the caller may take nothing."""
-    rows = max(1, batch.num_rows * limits.HTTP_ENCODED_BYTES // max(1, batch.nbytes))
-    return (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))

@@ -22,7 +22,7 @@ from anabranch.server.abandoned import closed_with, open_in_thread
 from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, shown_batch
 from anabranch.server.events.page import EventPage, Range, absolute, open_range, rate_of, read_page, time_kind_of
 from anabranch.server.events.parquet_encoder import ParquetEncoder
-from anabranch.server.events.row_encoder import encode_rows
+from anabranch.server.events.row_encoder import encode_rows, rows_together
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.server.rights import StreamRight
@@ -183,9 +183,9 @@ async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> Asy
 
 
 def _pieces(part: PacedPart, form: str) -> Iterator[PacedPart]:
-    """Rows that are encoded together: as text they take several times their size, while the caller may take nothing."""
+    """Rows that are encoded together."""
     count = part.batch.num_rows
-    rows = count if form != "ndjson" else max(1, count * limits.HTTP_ENCODED_BYTES // max(1, part.batch.nbytes))
+    rows = rows_together(part.batch) if form == "ndjson" else count
     for start in range(0, count, rows):
         batch = part.batch.slice(start, rows)
         yield PacedPart(batch, part.after if start + rows >= count else cut_behind(batch, part.after))

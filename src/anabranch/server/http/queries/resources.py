@@ -18,7 +18,7 @@ from anabranch.deployments.templates.template import QueryTemplate
 from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.times import to_datetime
 from anabranch.server.events.page import absolute, place
-from anabranch.server.http.body import read_body
+from anabranch.server.http.body import read_body, sql_text
 from anabranch.server.http.calls import arguments_of, verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.resources import json_response, list_page
@@ -305,12 +305,7 @@ def _files(given: Any) -> dict[str, Any]:
 def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
     """What goes with a body that is SQL. Raises InvalidArgument."""
     query = call.request.query_params
-    try:
-        members: dict[str, Any] = {"sql": body.decode()}
-    except UnicodeDecodeError as exc:
-        raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
-    if members["sql"].lstrip().startswith("{"):
-        raise InvalidArgument("the body looks like JSON, not SQL; send JSON with Content-Type: application/json")
+    members: dict[str, Any] = {"sql": sql_text(body)}
     if parameters := query.getlist("param"):
         members["parameters"] = parse_pairs(parameters, "a parameter")
     if places := query.getlist("from"):
