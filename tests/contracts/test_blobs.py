@@ -12,7 +12,7 @@ from anabranch.blobs.attached import AttachedBlobs
 from anabranch.blobs.local import LocalBlobs
 from anabranch.blobs.memory import MemoryBlobs
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts import BlobContract
+from anabranch.testing.contracts import BlobContract, run
 
 
 class TestMemory(BlobContract):
@@ -58,3 +58,7 @@ def test_a_folder_that_another_process_has_just_made_is_synced_all_the_same(
     synced.clear()
     blobs.put("commits/b", [b"1"])
     assert synced == [root / "commits"]
+
+
+def test_the_suite_runs_without_a_test_framework() -> None:
+    assert "test_a_key_is_written_once" in run(TestMemory)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts import (
-    AppendContract,
-    CatalogContract,
-    ExportContract,
-    ExtentContract,
-    ProducerContract,
-    StateContract,
-)
+from tests.contracts.catalog.appends import AppendContract
+from tests.contracts.catalog.extents import ExtentContract
+from tests.contracts.catalog.manifests import ExportContract
+from tests.contracts.catalog.producers import ProducerContract
+from tests.contracts.catalog.state import StateContract
+from tests.contracts.catalog.transactions import CatalogContract
 from tests.postgres_server import drop, fresh_url
 
 

@@ -21,7 +21,7 @@ from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.model.append import Appended, BlobEntry, Commit, Progress, Refusal, Refused, Unit
 from anabranch.model.ids import LogId, Micros, WriterId
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts.samples import NOW, append, new_stream, part
+from tests.contracts.catalog.samples import NOW, append, new_stream, part
 from tests.postgres_server import drop, fresh_url
 from tests.waiting import PATIENCE_S, until_ended
 
@@ -205,7 +205,7 @@ import sys
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.model.append import Appended
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts.samples import append, part
+from tests.contracts.catalog.samples import append, part
 url, me, *logs = sys.argv[1:]
 catalog = PostgresCatalog(url, Runtime())
 for number in range(60):

@@ -28,8 +28,8 @@ from anabranch.model.stream import Span
 from anabranch.runtime.ports import Runtime
 from anabranch.shared_state.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.streams.algebra.cuts import Cuts
-from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream, part
 from bench.features import changes_of, scopes_of, streams_of
+from tests.contracts.catalog.samples import NOW, SEGMENT, info, new_stream, part
 from tests.postgres_server import drop, fresh_url
 from tests.waiting import PATIENCE_S, until, until_ended
 

@@ -23,7 +23,7 @@ from anabranch.errors import (
 from anabranch.model.append import Appended
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
-from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
+from tests.contracts.catalog.samples import NOW, append, lengths, new_stream, part
 from tests.contracts.postgres_kit import opened, sql
 from tests.postgres_server import drop, fresh_url
 from tests.waiting import until_ended

@@ -34,7 +34,7 @@ from anabranch.model.ids import LogId
 from anabranch.model.stream import Scope
 from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
-from anabranch.testing.contracts.samples import NOW, append, lengths, new_stream, part
+from tests.contracts.catalog.samples import NOW, append, lengths, new_stream, part
 from tests.contracts.postgres_kit import opened, sql
 from tests.postgres_server import Server, TlsProxy, fresh_url
 from tests.waiting import until, until_ended

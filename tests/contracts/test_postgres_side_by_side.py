@@ -18,7 +18,7 @@ from anabranch.model.ids import LogId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Scope, Span
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts.samples import NOW, SEGMENT, info, new_stream
+from tests.contracts.catalog.samples import NOW, SEGMENT, info, new_stream
 from tests.waiting import PATIENCE_S, until_ended
 
 A, B = StreamId(1), StreamId(2)

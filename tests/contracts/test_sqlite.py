@@ -7,15 +7,12 @@ from pathlib import Path
 
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts import (
-    AppendContract,
-    CatalogContract,
-    ExportContract,
-    ExtentContract,
-    ProducerContract,
-    StateContract,
-    run,
-)
+from tests.contracts.catalog.appends import AppendContract
+from tests.contracts.catalog.extents import ExtentContract
+from tests.contracts.catalog.manifests import ExportContract
+from tests.contracts.catalog.producers import ProducerContract
+from tests.contracts.catalog.state import StateContract
+from tests.contracts.catalog.transactions import CatalogContract
 
 
 class _Memory:
@@ -70,7 +67,3 @@ class TestFileExports(_File, ExportContract): ...
 
 
 class TestFileState(_File, StateContract): ...
-
-
-def test_a_suite_runs_without_a_test_framework() -> None:
-    assert "test_the_token_reports_changes" in run(TestMemoryCatalog)

@@ -22,7 +22,7 @@ from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
 from anabranch.model.append import Appended
 from anabranch.model.ids import StreamId
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts.samples import NOW, append, new_stream, part
+from tests.contracts.catalog.samples import NOW, append, new_stream, part
 from tests.parameters import rest_is_slow
 from tests.postgres_server import Server, fresh_url
 from tests.process.children import Child, pour, verify

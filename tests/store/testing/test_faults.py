@@ -16,9 +16,11 @@ from anabranch.model.stream import Scope
 from anabranch.runtime.ports import Runtime
 from anabranch.store import Store
 from anabranch.testing.clock import ManualClock
-from anabranch.testing.contracts import AppendContract, BlobContract, CatalogContract
+from anabranch.testing.contracts import BlobContract
 from anabranch.testing.faults import Action, FaultAt, FaultPlan, Faults, Gate, RandomFaults, SimulatedCrash
 from anabranch.testing.faulty_ports import FaultyBlobs, FaultyCatalog
+from tests.contracts.catalog.appends import AppendContract
+from tests.contracts.catalog.transactions import CatalogContract
 from tests.store.helpers import bodies_of
 from tests.waiting import until
 

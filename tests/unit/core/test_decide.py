@@ -13,7 +13,7 @@ from anabranch import limits
 from anabranch.core.decide import advance_log, advance_progress, decide
 from anabranch.model.append import Appended, Batch, LogState, Part, Progress, Refusal, Refused, Verdict
 from anabranch.model.ids import LogId, Micros, StreamId
-from anabranch.testing.contracts.samples import part as make_part
+from tests.contracts.catalog.samples import part as make_part
 
 NOW = Micros(1_000)
 HORIZON = Micros(900)

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.log.checking.repair import RepairAction, advice, repair
 from anabranch.log.lease import HeldLease
-from anabranch.testing.contracts.manifests import dump
+from tests.contracts.catalog.manifests import dump
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import sound
 from tests.store.log.checking.test_check import Sound

@@ -17,9 +17,9 @@ from anabranch.log.recovery import manifest as manifests
 from anabranch.log.recovery.backup import backup, fetch_blobs, newest_backup
 from anabranch.log.recovery.reload import is_empty, reload
 from anabranch.model.ids import StreamId
-from anabranch.testing.contracts.manifests import Dump, dump
 from anabranch.testing.faults import SimulatedCrash
 from anabranch.testing.faulty_ports import FaultyBlobs
+from tests.contracts.catalog.manifests import Dump, dump
 from tests.store.kit import SECOND, Kit
 from tests.store.log.upkeep.test_upkeep_crashes import Doomed
 

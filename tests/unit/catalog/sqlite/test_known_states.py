@@ -13,7 +13,7 @@ from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.errors import CorruptCatalog, StoreUnavailable
 from anabranch.model.append import Appended
 from anabranch.runtime.ports import Runtime
-from anabranch.testing.contracts.samples import append, new_stream, part
+from tests.contracts.catalog.samples import append, new_stream, part
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from anabranch import limits
-from anabranch.catalog.port import Catalog, Lease, Writing
+from anabranch.catalog.port import Lease, Writing
 from anabranch.errors import Closed, CorruptCatalog, InvalidArgument, StreamExists
 from anabranch.model.append import Batch, LogState, Progress
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId, WriterId
@@ -18,36 +19,15 @@ from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Scope, Segment, Span
-from anabranch.testing.contracts.base import expecting
-from anabranch.testing.contracts.samples import NOW, SEGMENT, STREAM, append, info, lengths, new_stream, part
-
-__all__ = ["CatalogContract"]
+from tests.contracts.catalog.samples import NOW, SEGMENT, STREAM, append, info, lengths, new_stream, part
+from tests.contracts.catalog.suite import CatalogSuite
 
 
-class CatalogContract:
-    """Subclass it and implement `make()`: an empty catalog. `again()`, if implemented, opens the same catalog a second
-    time."""
-
-    def make(self) -> Catalog:
-        """A new, empty catalog."""
-        raise NotImplementedError
-
-    def again(self) -> Catalog | None:
-        """Another adapter on the catalog that `make` returned, as in another process; None if that is not possible."""
-        return None
-
-    def setup_method(self) -> None:
-        """Open a catalog for one test."""
-        self.catalog = self.make()
-
-    def teardown_method(self) -> None:
-        """Close it."""
-        self.catalog.close()
-
+class CatalogContract(CatalogSuite):
     # transactions
 
     def test_an_exception_undoes_a_transaction(self) -> None:
-        with expecting(KeyboardInterrupt), self.catalog.writing() as writing:
+        with pytest.raises(KeyboardInterrupt), self.catalog.writing() as writing:  # noqa: PT012 - the transaction is undone
             writing.put_scope(Scope("iot", {}, NOW))
             raise KeyboardInterrupt
         with self.catalog.reading() as reading:
@@ -118,9 +98,9 @@ class CatalogContract:
     def test_a_closed_catalog_says_so(self) -> None:
         self.catalog.close()
         self.catalog.close()
-        with expecting(Closed), self.catalog.writing():
+        with pytest.raises(Closed), self.catalog.writing():
             pass
-        with expecting(Closed), self.catalog.reading():
+        with pytest.raises(Closed), self.catalog.reading():
             pass
 
     def test_a_sound_database_has_nothing_to_report(self) -> None:
@@ -177,9 +157,9 @@ class CatalogContract:
     def test_a_name_is_taken_once(self) -> None:
         new_stream(self.catalog, 1, "iot/raw")
         new_stream(self.catalog, 2, "iot/other")
-        with expecting(StreamExists), self.catalog.writing() as writing:
+        with pytest.raises(StreamExists), self.catalog.writing() as writing:
             writing.insert_stream(info(3, "iot/raw"))
-        with expecting(StreamExists), self.catalog.writing() as writing:
+        with pytest.raises(StreamExists), self.catalog.writing() as writing:
             writing.update_stream(info(2, "iot/raw"))
 
     def test_streams_are_listed_by_name_in_pages(self) -> None:
@@ -206,7 +186,7 @@ class CatalogContract:
             assert reading.stream(STREAM) == changed
             assert reading.schema(STREAM, 1) == info().schema
             assert reading.schema(STREAM, 2) == wider
-            with expecting(CorruptCatalog):
+            with pytest.raises(CorruptCatalog):
                 reading.schema(STREAM, 3)
 
     def test_a_dropped_stream_leaves_its_logs(self) -> None:
@@ -382,9 +362,9 @@ class CatalogContract:
             assert writing.request("r1") is None
 
     def test_a_text_that_is_not_unicode_is_refused_wherever_it_stands(self) -> None:
-        with expecting(InvalidArgument), self.catalog.reading() as reading:
+        with pytest.raises(InvalidArgument), self.catalog.reading() as reading:
             reading.request("\udcff")
-        with expecting(InvalidArgument), self.catalog.writing() as writing:
+        with pytest.raises(InvalidArgument), self.catalog.writing() as writing:
             writing.record_request("r1", "scale", "\ud800", now=NOW)
         with self.catalog.writing() as writing:  # its connections are as they were
             assert writing.request("r1") is None
@@ -460,7 +440,7 @@ class CatalogContract:
         ]
         for touch in touched:
             for on in (STREAM, name, "a value of state"):
-                with expecting(AssertionError), self.catalog.writing(on) as writing:
+                with pytest.raises(AssertionError), self.catalog.writing(on) as writing:
                     touch(writing)
 
     def test_blobs_are_listed_marked_and_forgotten(self) -> None:

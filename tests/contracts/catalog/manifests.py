@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.catalog.state.kinds import KINDS
 from anabranch.catalog.tables import TABLES, Value
@@ -10,10 +12,8 @@ from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, WriterId
 from anabranch.model.names import StreamName
 from anabranch.model.producer import PlacedEvents, ProducerAnswer, ProducerAnswers, ProducerState
 from anabranch.model.stream import Scope
-from anabranch.testing.contracts.base import expecting
-from anabranch.testing.contracts.samples import NOW, SEGMENT, STREAM, append, info, new_stream, part
-
-__all__ = ["ExportContract", "dump"]
+from tests.contracts.catalog.samples import NOW, SEGMENT, STREAM, append, info, new_stream, part
+from tests.contracts.catalog.suite import CatalogSuite
 
 Dump = dict[str, list[tuple[Value, ...]]]
 
@@ -28,16 +28,10 @@ def dump(snapshot: Reading) -> Dump:
     return found
 
 
-class ExportContract:
-    """Subclass it and implement `make()`: an empty catalog, a new one each time."""
-
-    def make(self) -> Catalog:
-        """A new, empty catalog."""
-        raise NotImplementedError
-
+class ExportContract(CatalogSuite):
     def setup_method(self) -> None:
         """Open a catalog for one test, and fill it with rows of every table."""
-        self.catalog = self.make()
+        super().setup_method()
         self.log = new_stream(self.catalog)
         append(self.catalog, part(self.log, 3, writer="w", times=(5, 9)), part(self.log, 2, writer="w", first=3))
         with self.catalog.writing() as writing:
@@ -55,10 +49,6 @@ class ExportContract:
             writing.put_alias(StreamName("iot", "further"), STREAM)
             for kind in KINDS.values():
                 writing.put_state(kind, *kind.example)
-
-    def teardown_method(self) -> None:
-        """Close it."""
-        self.catalog.close()
 
     def copy(self, *, wiped: bool = False) -> Catalog:
         """Another catalog with the same rows."""
@@ -107,7 +97,7 @@ class ExportContract:
     def test_a_catalog_is_wiped_and_loaded_in_one_transaction(self) -> None:
         with self.catalog.reading() as snapshot:
             before = dump(snapshot)
-        with expecting(KeyboardInterrupt), self.catalog.writing() as writing:
+        with pytest.raises(KeyboardInterrupt), self.catalog.writing() as writing:  # noqa: PT012 - the transaction is undone
             writing.wipe()
             raise KeyboardInterrupt
         with self.catalog.reading() as snapshot:

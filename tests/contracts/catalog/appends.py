@@ -22,31 +22,15 @@ from anabranch.model.append import (
     Unit,
 )
 from anabranch.model.ids import BlobId, LogId, Micros, WriterId
-from anabranch.testing.contracts.samples import NOW, STREAM, append, lengths, new_stream, part
+from tests.contracts.catalog.samples import NOW, STREAM, append, lengths, new_stream, part
+from tests.contracts.catalog.suite import CatalogSuite
 
-__all__ = ["AppendContract"]
 
-
-class AppendContract:
-    """Subclass it and implement `make()`: an empty catalog. `again()`, if implemented, opens the same catalog a second
-    time, as another process would."""
-
-    def make(self) -> Catalog:
-        """A new, empty catalog."""
-        raise NotImplementedError
-
-    def again(self) -> Catalog | None:
-        """The same catalog, opened a second time; None where it can't be."""
-        return None
-
+class AppendContract(CatalogSuite):
     def setup_method(self) -> None:
         """Open a catalog with one stream."""
-        self.catalog = self.make()
+        super().setup_method()
         self.log = new_stream(self.catalog)
-
-    def teardown_method(self) -> None:
-        """Close it."""
-        self.catalog.close()
 
     def change(self, **fields: object) -> None:
         """Change the log's state."""

@@ -6,33 +6,23 @@ import random
 from contextlib import nullcontext
 from dataclasses import replace
 
-from anabranch.catalog.port import Catalog, Writing
+import pytest
+
+from anabranch.catalog.port import Writing
 from anabranch.core.spans import locate
 from anabranch.errors import BlobExpired
 from anabranch.model.append import Appended, BlobEntry, BlobLocation, Commit, TimeBounds, Unit
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId
 from anabranch.model.stream import Extent, Span
-from anabranch.testing.contracts.base import expecting
-from anabranch.testing.contracts.samples import NOW, SEGMENT, STREAM, append, new_stream, part
-
-__all__ = ["ExtentContract"]
+from tests.contracts.catalog.samples import NOW, SEGMENT, STREAM, append, new_stream, part
+from tests.contracts.catalog.suite import CatalogSuite
 
 
-class ExtentContract:
-    """Subclass it and implement `make()`: an empty catalog."""
-
-    def make(self) -> Catalog:
-        """A new, empty catalog."""
-        raise NotImplementedError
-
+class ExtentContract(CatalogSuite):
     def setup_method(self) -> None:
         """Open a catalog with one stream."""
-        self.catalog = self.make()
+        super().setup_method()
         self.log = new_stream(self.catalog)
-
-    def teardown_method(self) -> None:
-        """Close it."""
-        self.catalog.close()
 
     def fill(self, *counts: int, times: tuple[tuple[int, int] | None, ...] = ()) -> list[Extent]:
         """Append runs, ten µs apart, and return the extents."""
@@ -177,11 +167,11 @@ class ExtentContract:
             replace(good, appended=TimeBounds(Micros(NOW - 1), NOW)),
             replace(good, size_end=held.size_end - 1),
         ):
-            with expecting(AssertionError), self.catalog.writing() as writing:
+            with pytest.raises(AssertionError), self.catalog.writing() as writing:
                 writing.extend_log(self.log, [wrong])
         with self.catalog.writing() as writing:
             writing.update_log(replace(writing.logs([self.log])[self.log], sealed=True))
-        with expecting(AssertionError), self.catalog.writing() as writing:
+        with pytest.raises(AssertionError), self.catalog.writing() as writing:
             writing.extend_log(self.log, [good])
         assert self.extents() == [held]
 
@@ -190,7 +180,7 @@ class ExtentContract:
         with self.catalog.writing() as writing:
             writing.set_horizon(Micros(NOW + 1))
         for begun_at, refused in ((NOW, True), (NOW + 1, False)):
-            with expecting(BlobExpired) if refused else nullcontext(), self.catalog.writing() as writing:
+            with pytest.raises(BlobExpired) if refused else nullcontext(), self.catalog.writing() as writing:
                 blob = writing.insert_blob(f"commits/{begun_at}", 500, Micros(begun_at), "arrow")
                 writing.extend_log(self.log, [self.moved(held, 2, blob, appended=(NOW, NOW))])
             assert len(self.extents()) == (1 if refused else 2)

@@ -1,19 +1,33 @@
-"""The contract of `blobs.port.Blobs`."""
+"""The contract of `blobs.port.Blobs`, as tests that any blob store can run.
+
+`BlobContract` is a class of `test_…` methods over `make()`, which the adapter's own test supplies. pytest collects the
+subclass; without pytest, `run` runs it. The suites for catalogs, which need the source tree, are in `tests/contracts/`.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
 from anabranch.blobs.port import Blobs
 from anabranch.errors import AlreadyExists, BlobMissing, CorruptBlob
-from anabranch.testing.contracts.base import expecting
 
-__all__ = ["BlobContract"]
+__all__ = ["BlobContract", "run"]
 
 KEY = "commits/0000000000000001-00000000000000000000000a.arrow"
+
+
+@contextmanager
+def _expecting(error: type[BaseException]) -> Iterator[None]:
+    """Fails unless its body raises `error`."""
+    try:
+        yield
+    except error:
+        return
+    raise AssertionError(f"{error.__name__} was expected to be raised")
 
 
 class BlobContract:
@@ -51,18 +65,18 @@ class BlobContract:
     def test_a_range_beyond_the_end_is_corrupt(self) -> None:
         self.blobs.put(KEY, [b"0123"])
         for offset, length in ((0, 5), (4, 1), (9, 1)):
-            with expecting(CorruptBlob):
+            with _expecting(CorruptBlob):
                 self.blobs.get(KEY, offset, length)
 
     def test_an_unknown_key_is_missing(self) -> None:
         for length in (None, 1):
-            with expecting(BlobMissing):
+            with _expecting(BlobMissing):
                 self.blobs.get(KEY, 0, length)
         assert self.blobs.size(KEY) is None
 
     def test_a_key_is_written_once(self) -> None:
         self.blobs.put(KEY, [b"first"])
-        with expecting(AlreadyExists):
+        with _expecting(AlreadyExists):
             self.blobs.put(KEY, [b"second"])
         assert self.blobs.get(KEY).to_pybytes() == b"first"
 
@@ -118,7 +132,7 @@ class BlobContract:
         self.blobs.delete(KEY)
         assert self.blobs.size(KEY) is None
         assert [*self.blobs.list()] == []
-        with expecting(BlobMissing):
+        with _expecting(BlobMissing):
             self.blobs.get(KEY)
         self.blobs.delete(KEY)
 
@@ -141,7 +155,7 @@ class BlobContract:
             return
         self.blobs.put(KEY, [b"bytes"])
         assert other.get(KEY).to_pybytes() == b"bytes"
-        with expecting(AlreadyExists):
+        with _expecting(AlreadyExists):
             other.put(KEY, [b"others"])
         other.delete(KEY)
         assert self.blobs.size(KEY) is None
@@ -171,13 +185,26 @@ class BlobContract:
                 self.blobs.delete,
             )
             for call in calls:
-                with expecting(CorruptBlob):
+                with _expecting(CorruptBlob):
                     call(key)
         for prefix in ("../", "/etc/", "commits/../../", "commits//", "a\0/"):
-            with expecting(CorruptBlob):
+            with _expecting(CorruptBlob):
                 next(iter(self.blobs.list(prefix)), None)
         assert [blob.key for blob in self.blobs.list()] == [KEY]
 
     def test_a_second_close_is_harmless(self) -> None:
         self.blobs.close()
         self.blobs.close()
+
+
+def run(suite: type[BlobContract]) -> list[str]:
+    """Run all tests of a suite and return their names. The first failure is raised."""
+    names = [name for name in dir(suite) if name.startswith("test_")]
+    for name in names:
+        case = suite()
+        case.setup_method()
+        try:
+            getattr(case, name)()
+        finally:
+            case.teardown_method()
+    return names

@@ -20,9 +20,8 @@ from anabranch.model.producer import (
     ProducerSequence,
     ProducerState,
 )
-from anabranch.testing.contracts.samples import NOW, SEGMENT, STREAM, lengths, new_stream, part
-
-__all__ = ["ProducerContract"]
+from tests.contracts.catalog.samples import NOW, SEGMENT, STREAM, lengths, new_stream, part
+from tests.contracts.catalog.suite import CatalogSuite
 
 _PLACE = Place(SEGMENT, 100)
 
@@ -36,27 +35,12 @@ def numbered(
     return Unit(parts, producer=ProducerSequence(stream, producer, epoch, number, final, (_PLACE,) * len(parts)))
 
 
-class ProducerContract:
-    """Subclass it and implement `make()`: an empty catalog. `again()`, if implemented, opens the same catalog a second
-    time, as another process would."""
-
-    def make(self) -> Catalog:
-        """A new, empty catalog."""
-        raise NotImplementedError
-
-    def again(self) -> Catalog | None:
-        """The same catalog, opened a second time; None where it can't be."""
-        return None
-
+class ProducerContract(CatalogSuite):
     def setup_method(self) -> None:
         """Open a catalog with one stream, which has a producer."""
-        self.catalog = self.make()
+        super().setup_method()
         self.log = new_stream(self.catalog)
         self.put(ProducerState(seen_at=NOW))
-
-    def teardown_method(self) -> None:
-        """Close it."""
-        self.catalog.close()
 
     def put(self, state: ProducerState, name: str = "p", stream: StreamId = STREAM) -> None:
         """Store a producer."""

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.catalog.port import Catalog
+import pytest
+
 from anabranch.catalog.state.former_scope import FORMER_SCOPE, FormerScope
 from anabranch.catalog.state.job_member import JOB_MEMBER, members_prefix
 from anabranch.catalog.state.kinds import KINDS
 from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
 from anabranch.errors import CorruptCatalog
-from anabranch.testing.contracts.base import expecting
-
-__all__ = ["StateContract"]
+from tests.contracts.catalog.suite import CatalogSuite
 
 
-class StateContract:
-    """Subclass it and implement `make()`: an empty catalog, a new one each time."""
-
-    def make(self) -> Catalog:
-        """A new, empty catalog."""
-        raise NotImplementedError
-
-    def setup_method(self) -> None:
-        """Open a catalog for one test."""
-        self.catalog = self.make()
-
-    def teardown_method(self) -> None:
-        """Close it."""
-        self.catalog.close()
-
+class StateContract(CatalogSuite):
     def test_a_value_of_every_kind_is_read_as_it_was_written(self) -> None:
         for kind in KINDS.values():
             key, value = kind.example
@@ -90,7 +75,7 @@ class StateContract:
 
     def test_a_kind_that_is_not_listed_is_not_written(self) -> None:
         unlisted = replace(PUBLISHED, name="another")
-        with expecting(AssertionError), self.catalog.writing() as writing:
+        with pytest.raises(AssertionError), self.catalog.writing() as writing:
             writing.put_state(unlisted, "a", PublishedSeries(1))
 
     def test_a_row_that_no_kind_writes_is_reported_with_its_kind_and_key(self) -> None:
@@ -109,9 +94,9 @@ class StateContract:
         with self.catalog.reading() as reading:
             _, flaws = reading.audit("states")
             for key in "abc":
-                with expecting(CorruptCatalog):
+                with pytest.raises(CorruptCatalog):
                     reading.state(PUBLISHED, key)
-            with expecting(CorruptCatalog):
+            with pytest.raises(CorruptCatalog):
                 reading.states(PUBLISHED)
         assert sorted((flaw.table, flaw.row) for flaw in flaws) == sorted(
             ("states", f"{kind}, {key}") for kind, key, *_ in rows
