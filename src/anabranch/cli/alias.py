@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog
+from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.options import JsonOption, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
 
@@ -16,13 +15,10 @@ unalias_app = new_app()
 
 @alias_app.command()
 def alias(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The further name, as scope/name.")] = None,
-    stream: Annotated[str | None, typer.Argument(metavar="[STREAM]", help="The stream that it leads to.")] = None,
-    scope: Annotated[
-        str | None, typer.Option("--scope", metavar="SCOPE", help="With no names: only aliases in this scope.")
-    ] = None,
+    name: Annotated[str | None, argument("[NAME]", "The further name, as scope/name.")] = None,
+    stream: Annotated[str | None, argument("[STREAM]", "The stream that it leads to.")] = None,
+    scope: Annotated[str | None, option("--scope", "SCOPE", "With no names: only aliases in this scope.")] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.
 
@@ -39,7 +35,7 @@ def alias(
         raise InvalidArgument("expected an alias and its stream, for example: anabranch alias iot/newest iot/sensors")
     if name is not None and scope is not None:
         raise InvalidArgument("--scope lists aliases: omit either the names or --scope")
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         if name is None or stream is None:
             found = dict(names.aliases.list(scope))
         else:
@@ -59,18 +55,14 @@ def alias(
 
 
 @unalias_app.command()
-def unalias(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The alias, as scope/name.")],
-    as_json: JsonOption = False,
-    store: StoreOption = None,
-) -> None:
+def unalias(name: Annotated[str, argument("NAME", "The alias, as scope/name.")], as_json: JsonOption = False) -> None:
     """Remove an alias. The stream stays.
 
     Example:
 
       anabranch unalias iot/newest
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         names.aliases.remove(name)
     if as_json:
         print_json({"alias": name})

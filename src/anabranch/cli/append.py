@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, new_app, split_list, store_path
+from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.options import JsonOption, split_list, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
@@ -27,16 +26,16 @@ app = new_app()
 @app.command()
 def append(
     stream: RangeArgument,
-    onto: Annotated[str, typer.Argument(metavar="ONTO", help="The stream to append to, as scope/name.")],
+    onto: Annotated[str, argument("ONTO", "The stream to append to, as scope/name.")],
     start: FromOption = None,
     end: ToOption = None,
     by: ByOption = "append",
     deduplicate: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--deduplicate",
-            metavar="COLUMNS",
-            help="Skip events that are already there, compared by these columns: a,b. Moves bytes.",
+            "COLUMNS",
+            "Skip events that are already there, compared by these columns: a,b. Moves bytes.",
         ),
     ] = None,
     to_store: ToStoreOption = None,
@@ -45,7 +44,6 @@ def append(
     to_keys: ToKeysOption = None,
     window: WindowOption = 4,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.
 
@@ -62,18 +60,18 @@ def append(
     check_other_store(to_store, to_blobs, to_history, to_keys)
     columns = split_list(deduplicate) or []
     if to_store is None and not columns:
-        with open_range(store, stream, start, end, by) as (streams, source):
+        with open_range(stream, start, end, by) as (streams, source):
             joined = streams.append(source, onto)
         events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
     else:
-        with open_store_range(store, stream, start, end, by) as (opened, source):
+        with open_store_range(stream, start, end, by) as (opened, source):
             other = opened if to_store is None else open_other_store(to_store, to_blobs, to_history, to_keys)
             try:
                 with ProgressMeter(f"copying {source.stream}") as meter:
                     job = other.jobs.append(
                         opened, source, onto, deduplicate=columns, window=window, progress=meter.show
                     )
-                    joined = finish(job, meter, to_store or store_path(store))
+                    joined = finish(job, meter, to_store or store_path())
                 events = job.row().events - joined.repeats
             finally:
                 if other is not opened:

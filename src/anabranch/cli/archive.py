@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
+from anabranch.cli.declare import argument, flag, new_app, option, without_store
+from anabranch.cli.options import JsonOption, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, ToOption, open_store_range
@@ -21,36 +22,27 @@ if TYPE_CHECKING:
 
 app = new_app("Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.")
 
-UrlArgument = Annotated[
-    str, typer.Argument(metavar="URL", help="The location of the archive: a folder, or s3://bucket/prefix.")
-]
+UrlArgument = Annotated[str, argument("URL", "The location of the archive: a folder, or s3://bucket/prefix.")]
 TrustedOption = Annotated[
-    str | None,
-    typer.Option("--trusted", metavar="FILE", help="Require a signature that this public key (PEM, Ed25519) verifies."),
+    str | None, option("--trusted", "FILE", "Require a signature that this public key (PEM, Ed25519) verifies.")
 ]
 
 
 @app.command()
 def create(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="STREAM|SCOPE", help="scope/name, a range scope/name\\[start,end], or a whole scope."),
-    ],
-    url: Annotated[str, typer.Argument(metavar="URL", help="An empty folder or prefix, for this archive only.")],
+    source: Annotated[str, argument("STREAM|SCOPE", "scope/name, a range scope/name\\[start,end], or a whole scope.")],
+    url: Annotated[str, argument("URL", "An empty folder or prefix, for this archive only.")],
     start: FromOption = None,
     end: ToOption = None,
     by: ByOption = "append",
-    sign: Annotated[
-        str | None, typer.Option("--sign", metavar="FILE", help="Sign with this private key (PEM, Ed25519).")
-    ] = None,
+    sign: Annotated[str | None, option("--sign", "FILE", "Sign with this private key (PEM, Ed25519).")] = None,
     in_the_clear: Annotated[
-        bool, typer.Option("--in-the-clear", help="Permit an unencrypted archive of an encrypted store.")
+        bool, flag("--in-the-clear", "Permit an unencrypted archive of an encrypted store.")
     ] = False,
-    internal: Annotated[bool, typer.Option("--internal", help="With a scope: also the store's own streams.")] = False,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="With a scope: also ephemeral streams.")] = False,
+    internal: Annotated[bool, flag("--internal", "With a scope: also the store's own streams.")] = False,
+    ephemeral: Annotated[bool, flag("--ephemeral", "With a scope: also ephemeral streams.")] = False,
     window: WindowOption = 4,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Archive a stream, a range of it, or all streams of a scope, as of now.
 
@@ -65,17 +57,17 @@ def create(
     """
     with ProgressMeter("archiving", unit_bytes=False) as meter:
         if "/" in source:
-            with open_store_range(store, source, start, end, by) as (opened, part):
+            with open_store_range(source, start, end, by) as (opened, part):
                 job = opened.jobs.archive(
                     part, url, sign=sign, in_the_clear=in_the_clear, window=window, progress=meter.show
                 )
-                report: ArchiveReport = finish(job, meter, store_path(store))
+                report: ArchiveReport = finish(job, meter, store_path())
         elif start is not None or end is not None:
             raise InvalidArgument(
                 "--from and --to select a part of one stream, scope/name; a scope is always archived as a whole"
             )
         else:
-            with open_store(store) as opened:
+            with open_store() as opened:
                 job = opened.jobs.archive_scope(
                     source,
                     url,
@@ -86,7 +78,7 @@ def create(
                     window=window,
                     progress=meter.show,
                 )
-                report = finish(job, meter, store_path(store))
+                report = finish(job, meter, store_path())
     if as_json:
         print_json({**asdict(report), "job": job.id})
     else:
@@ -103,11 +95,12 @@ def _report_text(report: ArchiveReport) -> str:
 
 
 @app.command()
+@without_store
 def verify(
     url: UrlArgument,
     trusted: TrustedOption = None,
     bytes_only: Annotated[
-        bool, typer.Option("--bytes-only", help="Compare only the files' checksums; do not read their events.")
+        bool, flag("--bytes-only", "Compare only the files' checksums; do not read their events.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -144,6 +137,7 @@ def _whole(archive: Archive) -> str:
 
 
 @app.command()
+@without_store
 def show(url: UrlArgument, trusted: TrustedOption = None, as_json: JsonOption = False) -> None:
     """Show what an archive contains. Needs no store, and reads only its metadata.
 

@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from anabranch.cli.archive import TrustedOption
-from anabranch.cli.options import JsonOption, StoreOption, TruncateTimesOption, invocation, new_app, open_store
+from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.options import JsonOption, TruncateTimesOption, invocation, open_store
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 
 app = new_app()
 
-_Url = Annotated[
-    str,
-    typer.Argument(metavar="URL", help="An archive, a folder or bucket of Parquet files, or one such file."),
-]
-_Name = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="The stream's name in this store; an archive brings its own.")
-]
-_Key = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column with the routing key.")]
-_Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column with the event time.")]
-_Stream = Annotated[
-    str | None, typer.Option("--stream", metavar="ID", help="The stream to attach, if a store's files hold several.")
-]
+_Url = Annotated[str, argument("URL", "An archive, a folder or bucket of Parquet files, or one such file.")]
+_Name = Annotated[str | None, argument("NAME", "The stream's name in this store; an archive brings its own.")]
+_Key = Annotated[str | None, option("--key", "COLUMN", "The column with the routing key.")]
+_Time = Annotated[str | None, option("--time", "COLUMN", "The column with the event time.")]
+_Stream = Annotated[str | None, option("--stream", "ID", "The stream to attach, if a store's files hold several.")]
 _Checksums = Annotated[
-    bool, typer.Option("--checksums", help="Compute checksums of all bytes now, so that later changes are detected.")
+    bool, flag("--checksums", "Compute checksums of all bytes now, so that later changes are detected.")
 ]
-_Confirm = Annotated[
-    bool,
-    typer.Option("--confirm", help="After a restore or rebuild: allow reading what was attached from URL."),
-]
+_Confirm = Annotated[bool, flag("--confirm", "After a restore or rebuild: allow reading what was attached from URL.")]
 
 
 @app.command()
@@ -47,7 +36,6 @@ def attach(
     confirm: _Confirm = False,
     trusted: TrustedOption = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Make Parquet files a stream of this store without copying them: they are read where they are.
 
@@ -68,14 +56,14 @@ def attach(
     if confirm:
         if any((name, key, time, stream, checksums, trusted)):
             raise InvalidArgument("--confirm takes only a location: anabranch attach --confirm URL")
-        with open_store(store) as opened:
+        with open_store() as opened:
             count = opened.archives.confirm_attachment(url)
         if as_json:
             print_json({"confirmed": count})
         else:
             print_note(f"{counted(count, 'attachment')} confirmed" if count else "confirmed already")
         return
-    with open_store(store) as opened, ProgressMeter("looking at files", unit_bytes=False) as meter:
+    with open_store() as opened, ProgressMeter("looking at files", unit_bytes=False) as meter:
         made = opened.archives.attach(
             url,
             name,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_store
+from anabranch.cli.declare import flag, option
+from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.errors import InvalidArgument
 
@@ -14,21 +13,15 @@ if TYPE_CHECKING:
     from anabranch.model.policy import ByRate, Scaling
 
 EventsOption = Annotated[
-    float | None,
-    typer.Option("--events-per-second", metavar="N", help="Split segments that get more events than this."),
+    float | None, option("--events-per-second", "N", "Split segments that get more events than this.")
 ]
 BytesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--bytes-per-second", metavar="SIZE", help="Split segments that get more bytes than this: 500KB, 2MB."
-    ),
+    str | None, option("--bytes-per-second", "SIZE", "Split segments that get more bytes than this: 500KB, 2MB.")
 ]
 FactorOption = Annotated[
-    int | None, typer.Option("--factor", metavar="N", help="Largest number of parts of one split; default: 2.", min=2)
+    int | None, option("--factor", "N", "Largest number of parts of one split; default: 2.", min=2)
 ]
-MinimumOption = Annotated[
-    int | None, typer.Option("--minimum", metavar="N", help="Smallest number of segments.", min=1)
-]
+MinimumOption = Annotated[int | None, option("--minimum", "N", "Smallest number of segments.", min=1)]
 
 
 def autoscale(
@@ -37,10 +30,9 @@ def autoscale(
     size: BytesOption = None,
     factor: FactorOption = None,
     minimum: MinimumOption = None,
-    off: Annotated[bool, typer.Option("--off", help="Scale by hand from now on; the segments stay.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="Measure the load now, and scale one step if needed.")] = False,
+    off: Annotated[bool, flag("--off", "Scale by hand from now on; the segments stay.")] = False,
+    now: Annotated[bool, flag("--now", "Measure the load now, and scale one step if needed.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Let the number of segments of a stream follow its load, or without options show its policy.
 
@@ -56,7 +48,7 @@ def autoscale(
     new_policy = rate_policy(events, size, factor, minimum)
     if off and new_policy is not None:
         raise InvalidArgument("pass --off or a rate, not both")
-    with open_store(store) as opened:
+    with open_store() as opened:
         if new_policy is not None:
             opened.policies.scaling(stream, new_policy)
         elif off:

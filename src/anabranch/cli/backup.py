@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.declare import argument, flag, new_app
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, iso_time, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
@@ -19,14 +18,12 @@ app = new_app()
 @app.command()
 def backup(
     place: Annotated[
-        str | None,
-        typer.Argument(metavar="[PLACE]", help="A folder or the URL of an object store that holds nothing else."),
+        str | None, argument("[PLACE]", "A folder or the URL of an object store that holds nothing else.")
     ] = None,
     catalog_only: Annotated[
-        bool, typer.Option("--catalog-only", help="Only copy the catalog among the store's own blobs, for rebuild.")
+        bool, flag("--catalog-only", "Only copy the catalog among the store's own blobs, for rebuild.")
     ] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Copy the store as of one moment to another place.
 
@@ -43,7 +40,7 @@ def backup(
     """
     if (place is None) != catalog_only:
         raise InvalidArgument("pass a location for the backup, or --catalog-only")
-    with open_store(store) as opened, ProgressMeter("backing up", unit_bytes=False) as meter:
+    with open_store() as opened, ProgressMeter("backing up", unit_bytes=False) as meter:
         if place is None:
             manifest = opened.export_manifest(progress=meter.show)
             result: dict[str, object] = {

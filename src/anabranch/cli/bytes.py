@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
+from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import counted, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 
@@ -25,10 +24,9 @@ _FLUSH_S: Final = 1.0  # data from a pipe that never pauses is made durable this
 @app.command()
 def put(
     stream: StreamArgument,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - or nothing is stdin.")] = "-",
-    new: Annotated[bool, typer.Option("--new", help="Fail if the stream already exists.")] = False,
+    file: Annotated[str, argument("[FILE]", "A file; - or nothing is stdin.")] = "-",
+    new: Annotated[bool, flag("--new", "Fail if the stream already exists.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Append the bytes of a file or a pipe to a byte stream, which is created if it does not exist.
 
@@ -45,7 +43,7 @@ def put(
 
     name = StreamName.parse(stream)
     path = None if file == "-" else Path(file)
-    with _source(path) as source, open_store(store, create=True) as opened:
+    with _source(path) as source, open_store(create=True) as opened:
         if new or opened.streams.find(name) is None:
             opened.scopes.create(name.scope, exist_ok=True)
         with opened.bytes(name, "xb" if new else "ab") as target:
@@ -69,17 +67,12 @@ def put(
 @app.command()
 def get(
     stream: StreamArgument,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="A new file; - or nothing is stdout.")] = "-",
-    start: Annotated[
-        int | None, typer.Option("--from", metavar="BYTE", min=0, help="The first position; default: the head.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many bytes.")
-    ] = None,
+    file: Annotated[str, argument("[FILE]", "A new file; - or nothing is stdout.")] = "-",
+    start: Annotated[int | None, option("--from", "BYTE", "The first position; default: the head.", min=0)] = None,
+    limit: Annotated[int | None, option("--limit -n", "N", "At most so many bytes.", min=0)] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep waiting for more, until the stream is sealed or Ctrl-C.")
+        bool, flag("--follow -f", "Keep waiting for more, until the stream is sealed or Ctrl-C.")
     ] = False,
-    store: StoreOption = None,
 ) -> None:
     """Write the bytes of a byte stream to a file or to stdout.
 
@@ -89,7 +82,7 @@ def get(
       anabranch bytes get backup/photos | tar t
       anabranch bytes get iot/firmware --from 4096 --limit 512
     """
-    with open_store(store) as opened, opened.bytes(stream, follow=follow) as source, _target(file) as target:
+    with open_store() as opened, opened.bytes(stream, follow=follow) as source, _target(file) as target:
         if start is not None:
             source.seek(start)
         begin, total = source.tell(), None if follow else max(0, source.tail() - source.tell())
@@ -103,14 +96,14 @@ def get(
 
 
 @app.command()
-def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """Show the first and the end position of a byte stream.
 
     Example:
 
       anabranch bytes show iot/firmware --json
     """
-    with open_store(store) as opened, opened.bytes(stream) as file:
+    with open_store() as opened, opened.bytes(stream) as file:
         head, tail = file.head(), file.tail()
     if as_json:
         print_json({"stream": stream, "head": head, "tail": tail, "bytes": tail - head})

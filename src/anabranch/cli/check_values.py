@@ -5,36 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_catalog
+from anabranch.cli.declare import option
+from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
 
 CheckOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--check", metavar="TEXT", help="Refuse events for which this is false: 'name: condition'; repeatable."
-    ),
+    list[str] | None, option("--check", "TEXT", "Refuse events for which this is false: 'name: condition'; repeatable.")
 ]
 
 
 def check(
     stream: StreamArgument,
-    add: Annotated[
-        list[str] | None, typer.Option("--add", metavar="TEXT", help="Add or replace one: 'name: condition'.")
-    ] = None,
+    add: Annotated[list[str] | None, option("--add", "TEXT", "Add or replace one: 'name: condition'.")] = None,
     violations: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--violations",
-            metavar="STREAM",
-            help="With --add: events that break it go to this stream, which is created, instead of being refused.",
+            "STREAM",
+            "With --add: events that break it go to this stream, which is created, instead of being refused.",
         ),
     ] = None,
-    remove: Annotated[list[str] | None, typer.Option("--remove", metavar="NAME", help="Remove one.")] = None,
+    remove: Annotated[list[str] | None, option("--remove", "NAME", "Remove one.")] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Set conditions that the events of a stream must meet, or without options show them.
 
@@ -53,7 +46,7 @@ def check(
     added = parse_checks(add)
     if violations is not None and not added:
         raise InvalidArgument("--violations requires --add: it names the stream for events that break the added check")
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         for name in remove or ():
             names.streams.remove_check(stream, name)
         for name, condition in added.items():

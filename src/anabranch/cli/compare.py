@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
+from anabranch.cli.declare import argument, new_app
+from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import print_json, put_line
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
 
@@ -18,11 +19,10 @@ _PLACE = "head, tail, a cut, an event's pointer, a time, or -2h (two hours ago).
 @compare_app.command()
 def compare(
     stream: StreamArgument,
-    first: Annotated[str, typer.Argument(metavar="PLACE", help=f"A place: {_PLACE}")],
-    second: Annotated[str, typer.Argument(metavar="PLACE", help="Another one.")],
+    first: Annotated[str, argument("PLACE", f"A place: {_PLACE}")],
+    second: Annotated[str, argument("PLACE", "Another one.")],
     by: ByOption = "append",
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Compare two places of a stream: the first is before, after, same as, or concurrent with the second.
 
@@ -36,7 +36,7 @@ def compare(
     """
     from anabranch.cli.stream_places import parse_place, resolve
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         now = opened.runtime.clock.now()
         cuts = [resolve(opened, stream, parse_place(text, now=now), by=time_kind(by)) for text in (first, second)]
         order = opened.cuts.compare(stream, *cuts).value
@@ -49,12 +49,11 @@ def compare(
 @contains_app.command()
 def contains(
     stream: RangeArgument,
-    place: Annotated[str, typer.Argument(metavar="PLACE", help=f"An event's pointer, or a place: {_PLACE}")],
+    place: Annotated[str, argument("PLACE", f"An event's pointer, or a place: {_PLACE}")],
     start: FromOption = None,
     end: ToOption = None,
     by: ByOption = "append",
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
 
@@ -68,7 +67,7 @@ def contains(
     from anabranch.cli.stream_places import parse_place, resolve
     from anabranch.model.pointer import EventPointer
 
-    with open_store_range(store, stream, start, end, by) as (opened, part):
+    with open_store_range(stream, start, end, by) as (opened, part):
         found = parse_place(place, now=opened.runtime.clock.now())
         if not isinstance(found, EventPointer):
             found = resolve(opened, str(part.stream), found, by=time_kind(by))

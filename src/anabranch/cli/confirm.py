@@ -11,10 +11,11 @@ from typing import Annotated, TextIO
 
 import typer
 
+from anabranch.cli.declare import flag
 from anabranch.core.terminal import terminal_text
 from anabranch.errors import InvalidArgument
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; required without a terminal.")]
+YesOption = Annotated[bool, flag("--yes -y", "Do not ask; required without a terminal.")]
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, new_app, store_path
+from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.options import JsonOption, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
@@ -30,23 +29,14 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-_Target = Annotated[str, typer.Argument(metavar="TARGET", help="The new stream, as scope/name.")]
-_Condition = Annotated[
-    str | None,
-    typer.Option("--where", metavar="CONDITION", help="Copy only events for which this is true, in SQL."),
-]
-_Key = Annotated[
-    list[str] | None, typer.Option("--key", metavar="KEY", help="Copy only events with this key; repeatable.")
-]
-_Independent = Annotated[bool, typer.Option("--independent", help="Copy the bytes too, so that no blob is shared.")]
-_Follow = Annotated[bool, typer.Option("--follow", help="Keep the copy up to date with new events.")]
-_Idle = Annotated[
-    str | None, typer.Option("--idle", metavar="TIME", help="Stop following after this time without new events: 30s.")
-]
-_Lasting = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Stop following after this time: 8h.")]
-_Events = Annotated[
-    int | None, typer.Option("--events", metavar="N", min=0, help="Stop following after this many new events.")
-]
+_Target = Annotated[str, argument("TARGET", "The new stream, as scope/name.")]
+_Condition = Annotated[str | None, option("--where", "CONDITION", "Copy only events for which this is true, in SQL.")]
+_Key = Annotated[list[str] | None, option("--key", "KEY", "Copy only events with this key; repeatable.")]
+_Independent = Annotated[bool, flag("--independent", "Copy the bytes too, so that no blob is shared.")]
+_Follow = Annotated[bool, flag("--follow", "Keep the copy up to date with new events.")]
+_Idle = Annotated[str | None, option("--idle", "TIME", "Stop following after this time without new events: 30s.")]
+_Lasting = Annotated[str | None, option("--for", "TIME", "Stop following after this time: 8h.")]
+_Events = Annotated[int | None, option("--events", "N", "Stop following after this many new events.", min=0)]
 
 
 @app.command()
@@ -69,7 +59,6 @@ def copy(
     events: _Events = None,
     window: WindowOption = 4,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.
 
@@ -98,20 +87,20 @@ def copy(
                 "--where and --key only copy within the store: make that copy first, then copy the result with --to-store, "
                 "--independent or --follow"
             )
-        with open_store_range(store, stream, start, end, by) as (opened, source):
-            result = _filtered(opened, source, target, condition, key or [], window, store_path(store))
+        with open_store_range(stream, start, end, by) as (opened, source):
+            result = _filtered(opened, source, target, condition, key or [], window, store_path())
         _print_result(stream, target, result, as_json)
         return
     if to_store is None and not independent and until is None:
-        with open_range(store, stream, start, end, by) as (streams, source):
+        with open_range(stream, start, end, by) as (streams, source):
             copied = streams.copy(source, target)
             result = _copy_result(streams, target)
         _print_result(stream, target, {**result, **copied.to_json()}, as_json)
         return
-    with open_store_range(store, stream, start, end, by) as (opened, source):
+    with open_store_range(stream, start, end, by) as (opened, source):
         other = opened if to_store is None else open_other_store(to_store, to_blobs, to_history, to_keys)
         try:
-            result = _copied(opened, other, source, target, until, independent, window, to_store or store_path(store))
+            result = _copied(opened, other, source, target, until, independent, window, to_store or store_path())
         finally:
             if other is not opened:
                 other.close()

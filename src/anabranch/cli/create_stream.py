@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch.cli.autoscale import BytesOption, EventsOption, FactorOption, MinimumOption, rate_policy
 from anabranch.cli.check_values import CheckOption, parse_checks
+from anabranch.cli.declare import flag, option
 from anabranch.cli.options import (
     JsonOption,
     KeyOption,
     SchemaOption,
-    StoreOption,
     StreamArgument,
     TagOption,
     TimeOption,
@@ -28,27 +26,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SchemaFrom = Annotated[
-    Path | None,
-    typer.Option("--schema-from", metavar="FILE", help="Take the columns of a CSV, JSON lines, Parquet or Arrow file."),
+    Path | None, option("--schema-from", "FILE", "Take the columns of a CSV, JSON lines, Parquet or Arrow file.")
 ]
-_Segments = Annotated[
-    int | None, typer.Option("--segments", metavar="N", help="Segments of equal key range; default: 1.")
-]
-_RetainFor = Annotated[
-    str | None, typer.Option("--retain-for", metavar="AGE", help="Remove events older than this: 7d, 12h, 30m.")
-]
-_RetainBytes = Annotated[
-    str | None, typer.Option("--retain-bytes", metavar="SIZE", help="Keep this many of the newest bytes: 10GB.")
-]
+_Segments = Annotated[int | None, option("--segments", "N", "Segments of equal key range; default: 1.")]
+_RetainFor = Annotated[str | None, option("--retain-for", "AGE", "Remove events older than this: 7d, 12h, 30m.")]
+_RetainBytes = Annotated[str | None, option("--retain-bytes", "SIZE", "Keep this many of the newest bytes: 10GB.")]
 _RetainGroup = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--retain-group",
-        metavar="GROUP",
-        help="Remove events that this reader group has read; with several groups, those that all have read.",
+        "GROUP",
+        "Remove events that this reader group has read; with several groups, those that all have read.",
     ),
 ]
-_ExistOk = Annotated[bool, typer.Option("--exist-ok", help="Do nothing if the stream exists with the same schema.")]
+_ExistOk = Annotated[bool, flag("--exist-ok", "Do nothing if the stream exists with the same schema.")]
 
 
 def create(
@@ -69,7 +60,6 @@ def create(
     tag: TagOption = None,
     exist_ok: _ExistOk = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Create a stream. Without a schema it is raw: its events are bytes with a key and a time.
 
@@ -94,7 +84,7 @@ def create(
     if schema is not None and schema_from is not None:
         raise InvalidArgument("pass --schema or --schema-from, not both")
     columns = _columns(schema, schema_from, time)
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         names.streams.create(
             stream,
             schema=columns,

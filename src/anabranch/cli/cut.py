@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
+from anabranch.cli.declare import flag, new_app, option
+from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import counted, print_columns, print_json, print_note, put_line
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
 from anabranch.errors import InvalidArgument
@@ -22,33 +21,24 @@ if TYPE_CHECKING:
 
 cut_app, distance_app = new_app(), new_app()
 
-EventsOption = Annotated[int | None, typer.Option("--events", metavar="N", help="Move on by this many events.", min=0)]
-BytesOption = Annotated[
-    str | None, typer.Option("--bytes", metavar="SIZE", help="Move on by this many bytes: 500MB, 10GiB.")
-]
+EventsOption = Annotated[int | None, option("--events", "N", "Move on by this many events.", min=0)]
+BytesOption = Annotated[str | None, option("--bytes", "SIZE", "Move on by this many bytes: 500MB, 10GiB.")]
 
 
 @cut_app.command()
 def cut(
     stream: StreamArgument,
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="PLACE", help="head, tail, a cut, a pointer, a time, or -2h (two hours ago)."),
+        str | None, option("--at", "PLACE", "head, tail, a cut, a pointer, a time, or -2h (two hours ago).")
     ] = None,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="PLACE", help="Go on from here.", show_default="head")
-    ] = None,
+    after: Annotated[str | None, option("--after", "PLACE", "Go on from here.", show_default="head")] = None,
     by: ByOption = "append",
     events: EventsOption = None,
     size: BytesOption = None,
     at_most: Annotated[
-        bool,
-        typer.Option(
-            "--at-most", help="Take the last cut with at most this amount, not the first with at least this amount."
-        ),
+        bool, flag("--at-most", "Take the last cut with at most this amount, not the first with at least this amount.")
     ] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Print the cut at a position of a stream, or a number of events or bytes after it.
 
@@ -66,7 +56,7 @@ def cut(
         raise InvalidArgument("pass exactly one of --at, --events and --bytes")
     if at is not None and (after is not None or events is not None or size is not None):
         raise InvalidArgument("--at names the position itself: omit --after, --events and --bytes")
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = place(opened, stream, at or after or "head", time_kind(by))
         if at is None:
             found = advance_cut(opened, stream, found, events, size, at_most=at_most)
@@ -98,7 +88,6 @@ def distance(
     end: ToOption = None,
     by: ByOption = "append",
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Count the events and bytes between two places of a stream, in total and by segment.
 
@@ -112,7 +101,7 @@ def distance(
     """
     from anabranch.model.stream_range import StreamRange
 
-    with open_store_range(store, stream, start, end, by) as (opened, part):
+    with open_store_range(stream, start, end, by) as (opened, part):
         parsed = StreamRange.of(part)
         assert not isinstance(parsed.start, str)
         assert not isinstance(parsed.end, str)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_catalog
+from anabranch.cli.declare import argument, new_app
+from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.model.amounts import size_text
 
@@ -21,9 +20,8 @@ diff_app, lineage_app = new_app(), new_app()
 @diff_app.command()
 def diff(
     stream: StreamArgument,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The stream to compare it with.")],
+    other: Annotated[str, argument("OTHER", "The stream to compare it with.")],
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Show which events two streams share, and which are only in one of them.
 
@@ -35,7 +33,7 @@ def diff(
       anabranch diff iot/sensors iot/yesterday
       anabranch diff iot/sensors iot/yesterday --json
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         found = names.lineage.diff(stream, other)
     if as_json:
         print_json(_diff_to_json(found))
@@ -53,7 +51,7 @@ def diff(
 
 
 @lineage_app.command()
-def lineage(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def lineage(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
 
     This also works after the sources were renamed or deleted. Events written to the stream itself are not listed.
@@ -63,7 +61,7 @@ def lineage(stream: StreamArgument, as_json: JsonOption = False, store: StoreOpt
       anabranch lineage iot/all
       anabranch lineage iot/all --json
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         origins = names.lineage.origins(stream)
     if as_json:
         print_json([_origin(each) for each in origins])

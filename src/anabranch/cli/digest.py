@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app
+from anabranch.cli.declare import new_app
+from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_json
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
@@ -19,7 +20,6 @@ def digest(
     end: ToOption = None,
     by: ByOption = "append",
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.
 
@@ -31,7 +31,7 @@ def digest(
       anabranch digest iot/sensors --to 2026-01-01 --json
     """
     with (
-        open_store_range(store, stream, start, end, by) as (opened, part),
+        open_store_range(stream, start, end, by) as (opened, part),
         ProgressMeter("summing", unit_bytes=False) as meter,
     ):
         found = opened.archives.digest(part, progress=meter.show)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app
+from anabranch.cli.declare import flag, new_app
+from anabranch.cli.options import JsonOption
 from anabranch.cli.output import counted, print_columns, print_json, print_note
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
 from anabranch.errors import InvalidArgument
@@ -24,10 +25,9 @@ def files(
     end: ToOption = None,
     by: ByOption = "append",
     sql: Annotated[
-        bool, typer.Option("--sql", help="Print a SELECT for DuckDB that returns the stream's events from the files.")
+        bool, flag("--sql", "Print a SELECT for DuckDB that returns the stream's events from the files.")
     ] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """List the Parquet files that hold a stream's history, and which of their rows are the stream's.
 
@@ -42,7 +42,7 @@ def files(
     """
     if sql and as_json:
         raise InvalidArgument("--sql prints SQL: it can't be combined with --json")
-    with open_store_range(store, stream, start, end, by) as (opened, part):
+    with open_store_range(stream, start, end, by) as (opened, part):
         found = opened.history(opened.streams.get(part.stream).name).files(part.start, part.end)
     if found.missing:
         have = "has" if found.missing == 1 else "have"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, MatchOption, StoreOption, new_app, open_store
+from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.options import JsonOption, MatchOption, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.retain import print_subscribers, subscriber_json
 from anabranch.cli.watermark import duration, status_json
@@ -22,15 +21,14 @@ if TYPE_CHECKING:
 
 app = new_app("Reader groups: their lag, and which reader has which segments.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The reader group, as scope/name.")]
+GroupArgument = Annotated[str, argument("GROUP", "The reader group, as scope/name.")]
 
 
 @app.command("list")
 def list_groups(
-    scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only the groups of this scope.")] = None,
+    scope: Annotated[str | None, argument("[SCOPE]", "Only the groups of this scope.")] = None,
     match: MatchOption = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """List the reader groups by name, with the number of events that each has not read yet.
 
@@ -40,7 +38,7 @@ def list_groups(
       anabranch group list iot --json | jq -r '.[].name'
       anabranch group list --match 'dash-*'
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         rows = []
         for name in opened.groups.list(scope, pattern=match):
             with suppress(GroupNotFound):  # deleted meanwhile
@@ -65,7 +63,7 @@ def list_groups(
 
 
 @app.command()
-def show(name: GroupArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(name: GroupArgument, as_json: JsonOption = False) -> None:
     """Show a reader group: its readers, which reader has which segments, each one's lag, and its checkpoints.
 
     For streams whose retention waits for the group (anabranch stream retain --group) it shows what is kept for the
@@ -76,7 +74,7 @@ def show(name: GroupArgument, as_json: JsonOption = False, store: StoreOption = 
       anabranch group show iot/dash
       anabranch group show iot/dash --json | jq .unread
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         fields = _details(opened, opened.groups.open(name))
     print_json(fields) if as_json else _print_details(fields)
 
@@ -86,25 +84,20 @@ def reset(
     name: GroupArgument,
     to: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--to",
-            metavar="PLACE",
-            help="A checkpoint's name, start, head, tail, a time, or -2h (two hours ago); default: the last checkpoint.",
+            "PLACE",
+            "A checkpoint's name, start, head, tail, a time, or -2h (two hours ago); default: the last checkpoint.",
         ),
     ] = None,
     stream: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--stream", metavar="STREAM", help="Read this stream after the reset; may be given several times."
-        ),
+        list[str] | None, option("--stream", "STREAM", "Read this stream after the reset; may be given several times.")
     ] = None,
     end: Annotated[
-        str | None,
-        typer.Option("--end", metavar="PLACE", help="Where reading ends: tail, a cut, a time; 'none' follows forever."),
+        str | None, option("--end", "PLACE", "Where reading ends: tail, a cut, a time; 'none' follows forever.")
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Let a reader group continue from another position. Its readers are closed and must be opened again.
 
@@ -116,7 +109,7 @@ def reset(
       anabranch group reset iot/dash                 # to its last checkpoint, or where it began
       anabranch group reset iot/dash --stream iot/sensors --stream iot/alarms --end none
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         group = opened.groups.open(name)
         kept = {checkpoint.name for checkpoint in group.checkpoints}
         target = to if to is None or to == "start" or to in kept else _place(to, opened)
@@ -141,18 +134,14 @@ def reset(
 
 
 @app.command()
-def delete(
-    name: GroupArgument,
-    yes: YesOption = False,
-    store: StoreOption = None,
-) -> None:
+def delete(name: GroupArgument, yes: YesOption = False) -> None:
     """Delete a reader group. The streams are not changed; its readers end with an error.
 
     Example:
 
       anabranch group delete iot/dash
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         group = opened.groups.open(name)
         confirm(f"Delete reader group '{name}'?", yes=yes)
         group.delete()

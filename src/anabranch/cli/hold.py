@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.declare import argument, option
 from anabranch.cli.options import (
     JsonOption,
     KeyOption,
     SchemaOption,
-    StoreOption,
     StreamArgument,
     TagOption,
     TimeOption,
@@ -39,15 +39,13 @@ STREAM_VARIABLE = "ANABRANCH_STREAM"
 def hold(
     stream: StreamArgument,
     command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND…", help="The command to run; without one, hold until Ctrl-C."),
+        list[str] | None, argument("-- COMMAND…", "The command to run; without one, hold until Ctrl-C.")
     ] = None,
     schema: SchemaOption = None,
     key: KeyOption = None,
     time: TimeOption = None,
-    segments: Annotated[int, typer.Option("--segments", metavar="N", help="Segments of equal key range.")] = 1,
+    segments: Annotated[int, option("--segments", "N", "Segments of equal key range.")] = 1,
     tag: TagOption = None,
-    store: StoreOption = None,
 ) -> None:
     """Hold an ephemeral stream while a command runs: an existing one, or a new one with these columns.
 
@@ -68,26 +66,26 @@ def hold(
         from anabranch.core.schema_text import parse_schema
 
         columns = parse_schema(schema)
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         try:
             with _create_or_hold(
                 names.ephemeral, stream, schema=columns, key=key, time=time, scaling=segments, tags=parse_tags(tag)
             ):
-                code = _run(command, stream, store) if command else _wait(names.runtime, stream)
+                code = _run(command, stream) if command else _wait(names.runtime, stream)
         finally:
             names.ephemeral.close()
     if code:
         raise typer.Exit(code)
 
 
-def keep(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def keep(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """Make an ephemeral stream permanent, whether it has holders or not.
 
     Example:
 
       anabranch stream keep iot/tmp
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         info = names.ephemeral.keep(stream)
     if as_json:
         print_json({"name": str(info.name), "ephemeral": False})
@@ -125,10 +123,10 @@ def _create_or_hold(ephemeral: Ephemeral, stream: str, **creation: Any) -> Held:
         return ephemeral.create(stream, **creation)
 
 
-def _run(command: list[str], stream: str, store: str | None) -> int:
+def _run(command: list[str], stream: str) -> int:
     """Run the command to its end and return its exit code as a shell reports it. The command does not outlive this
     process."""
-    with subprocess.Popen(command, env=_environment(stream, store)) as process:
+    with subprocess.Popen(command, env=_environment(stream)) as process:
         try:
             code = process.wait()
         except KeyboardInterrupt:  # the terminal sends it to the command too
@@ -141,8 +139,8 @@ def _run(command: list[str], stream: str, store: str | None) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _environment(stream: str, store: str | None) -> dict[str, str]:
-    path = store_path(store)
+def _environment(stream: str) -> dict[str, str]:
+    path = store_path()
     variables = {
         STORE_VARIABLE: path if "://" in path else str(expand_home(path).absolute()),
         BLOBS_VARIABLE: invocation.blobs,

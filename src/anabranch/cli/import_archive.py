@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch.cli.archive import TrustedOption, UrlArgument
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
+from anabranch.cli.declare import argument, flag, new_app
+from anabranch.cli.options import JsonOption, open_store, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.target_store import WindowOption, finish
@@ -23,19 +22,16 @@ def import_(
     url: UrlArgument,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="The name in this store: scope/name, or for a whole scope the scope.",
-            show_default="its own",
+        argument(
+            "[NAME]", "The name in this store: scope/name, or for a whole scope the scope.", show_default="its own"
         ),
     ] = None,
     trusted: TrustedOption = None,
     retention: Annotated[
-        bool, typer.Option("--retention", help="Import its retention policy too; expired events are removed at once.")
+        bool, flag("--retention", "Import its retention policy too; expired events are removed at once.")
     ] = False,
     window: WindowOption = 4,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Import an archive into this store: the same segments, offsets, times and columns, under any name.
 
@@ -48,11 +44,11 @@ def import_(
       anabranch import /mnt/archive/sensors
       anabranch import s3://bucket/2025 iot/sensors-2025 --trusted archive-key.pub.pem
     """
-    with open_store(store) as opened, ProgressMeter("importing") as meter:
+    with open_store() as opened, ProgressMeter("importing") as meter:
         job = opened.jobs.import_archive(
             url, as_=name, trusted=trusted, retention=retention, window=window, progress=meter.show
         )
-        made: Imported = finish(job, meter, store_path(store))
+        made: Imported = finish(job, meter, store_path())
     if as_json:
         print_json({**made.to_json(), "job": job.id})
     else:

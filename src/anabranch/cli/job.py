@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from anabranch import limits
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, store_path
+from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.options import JsonOption, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.target_store import WindowOption, finish, open_sources
@@ -24,11 +25,11 @@ app = new_app("Watch, pause, resume and cancel the jobs that write to this store
 
 _NOTICED_S: Final = limits.JOB_HEARTBEAT_TIMEOUT_US / 1_000_000 + 5  # how long to wait for a job to stop
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+JobArgument = Annotated[str, argument("JOB", "The job's id.")]
 
 
 @app.command("list")
-def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def list_jobs(as_json: JsonOption = False) -> None:
     """List the jobs, the newest last. Jobs that ended are removed from the list after a week. A silent job is one whose
     process is gone, or has not reported for half a minute: resume it.
 
@@ -37,7 +38,7 @@ def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
       anabranch job list
       anabranch job list --json | jq -r '.[] | select(.state == "paused") | .job'
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = [opened.jobs.get(row.id).progress() for row in opened.jobs.list()]
     if as_json:
         print_json([_described(each) for each in found])
@@ -49,9 +50,8 @@ def list_jobs(as_json: JsonOption = False, store: StoreOption = None) -> None:
 @app.command()
 def show(
     job: JobArgument,
-    ranges: Annotated[bool, typer.Option("--ranges", help="Also show the progress of each range.")] = False,
+    ranges: Annotated[bool, flag("--ranges", "Also show the progress of each range.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Show the progress of a job.
 
@@ -59,7 +59,7 @@ def show(
 
       anabranch job show 3f9a61c02b7d --ranges
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         progress = opened.jobs.get(job).progress()
     described = _described(progress)
     if ranges:
@@ -79,25 +79,25 @@ def show(
 
 
 @app.command()
-def pause(job: JobArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def pause(job: JobArgument, as_json: JsonOption = False) -> None:
     """Stop a job. What it has moved is kept; `job resume` continues from there.
 
     Example:
 
       anabranch job pause 3f9a61c02b7d
     """
-    _stop(job, lambda found: found.pause(), as_json, store)
+    _stop(job, lambda found: found.pause(), as_json)
 
 
 @app.command()
-def cancel(job: JobArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
     """Stop a job and discard what it has moved. A target that is already in place stays.
 
     Example:
 
       anabranch job cancel 3f9a61c02b7d
     """
-    _stop(job, lambda found: found.cancel(), as_json, store)
+    _stop(job, lambda found: found.cancel(), as_json)
 
 
 @app.command()
@@ -105,32 +105,25 @@ def resume(
     job: JobArgument,
     from_store: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--from-store",
-            metavar="[N=]PATH",
-            help="The location of the store that the job reads; with several stores, N is its number in job show.",
+            "[N=]PATH",
+            "The location of the store that the job reads; with several stores, N is its number in job show.",
         ),
     ] = None,
     from_blobs: Annotated[
-        list[str] | None, typer.Option("--from-blobs", metavar="[N=]PLACE", help="Where that store's blobs are.")
+        list[str] | None, option("--from-blobs", "[N=]PLACE", "Where that store's blobs are.")
     ] = None,
     from_history: Annotated[
-        list[str] | None,
-        typer.Option("--from-history", metavar="[N=]PLACE", help="Where its compacted files are."),
+        list[str] | None, option("--from-history", "[N=]PLACE", "Where its compacted files are.")
     ] = None,
-    from_keys: Annotated[
-        list[str] | None, typer.Option("--from-keys", metavar="[N=]PLACE", help="The keys it is encrypted with.")
-    ] = None,
+    from_keys: Annotated[list[str] | None, option("--from-keys", "[N=]PLACE", "The keys it is encrypted with.")] = None,
     window: WindowOption = 4,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Resume even if another process ran the job a moment ago.")
-    ] = False,
+    take_over: Annotated[bool, flag("--take-over", "Resume even if another process ran the job a moment ago.")] = False,
     confirm: Annotated[
-        bool,
-        typer.Option("--confirm", help="After a restore or rebuild: allow the job to contact the locations it names."),
+        bool, flag("--confirm", "After a restore or rebuild: allow the job to contact the locations it names.")
     ] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Continue a job that was paused, has failed, or whose process was killed. Nothing is moved twice.
 
@@ -143,7 +136,7 @@ def resume(
       anabranch job resume 3f9a61c02b7d --from-store postgresql://reader@db/river --from-blobs s3://bucket/river
       anabranch job resume 3f9a61c02b7d --from-store 2=/mnt/usb/lake --from-keys 2=file:lake.keys
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         if confirm:
             opened.jobs.confirm(job)
         row = opened.jobs.get(job).row()
@@ -155,7 +148,7 @@ def resume(
                     resumed = opened.jobs.resume(
                         job, source=sources, window=window, progress=meter.show, take_over=take_over
                     )
-                    finish(resumed, meter, store_path(store))
+                    finish(resumed, meter, store_path())
                 progress = resumed.progress()
             finally:
                 opened.jobs.close()
@@ -165,11 +158,8 @@ def resume(
 @app.command()
 def wait(
     job: JobArgument,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after so long.", min=0.0)
-    ] = None,
+    timeout: Annotated[float | None, option("--timeout", "SECONDS", "Give up after so long.", min=0.0)] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Wait until a job that another process runs is done. Exit code 2 if it was paused or cancelled, or has failed; 1
     if it still runs after the timeout.
@@ -180,7 +170,7 @@ def wait(
     """
     if timeout is not None:
         check_seconds("--timeout", timeout)
-    with open_store(store) as opened, ProgressMeter(f"job {job}") as meter:
+    with open_store() as opened, ProgressMeter(f"job {job}") as meter:
         found = opened.jobs.get(job)
         clock = opened.runtime.clock
         until = None if timeout is None else clock.monotonic() + timeout
@@ -199,10 +189,10 @@ def wait(
     _report(progress, as_json)
 
 
-def _stop(job: str, action: Callable[[Job], object], as_json: bool, store: str | None) -> None:
+def _stop(job: str, action: Callable[[Job], object], as_json: bool) -> None:
     """Request the stop, and wait until the job's process has noticed, which it does before its next step, or has not
     reported for so long that it counts as gone."""
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.jobs.get(job)
         action(found)
         clock = opened.runtime.clock

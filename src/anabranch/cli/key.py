@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from anabranch import limits
+from anabranch.cli.declare import argument, new_app, option, without_store
 from anabranch.cli.input_files import read_text
-from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_catalog, open_store
+from anabranch.cli.options import JsonOption, invocation, open_catalog, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
@@ -21,9 +20,10 @@ _ID_BITS = 32
 
 
 @app.command()
+@without_store
 def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The key file; one that exists gets one more key.")],
-    key_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The key's id; default: random.")] = None,
+    file: Annotated[Path, argument("FILE", "The key file; one that exists gets one more key.")],
+    key_id: Annotated[str | None, option("--id", "ID", "The key's id; default: random.")] = None,
 ) -> None:
     """Create a master key and put it first in a key file, which makes it the current one.
 
@@ -68,7 +68,7 @@ def _write(file: Path, text: str) -> None:
 
 
 @app.command()
-def show(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(as_json: JsonOption = False) -> None:
     """Show which master keys a store needs: only their ids, never a key.
 
     Example:
@@ -77,7 +77,7 @@ def show(as_json: JsonOption = False, store: StoreOption = None) -> None:
     """
     from anabranch.catalog.state.data_key import DATA_KEY, newest
 
-    with open_catalog(store) as names, names.catalog.reading() as reading:
+    with open_catalog() as names, names.catalog.reading() as reading:
         rows = sorted((row for _, row in reading.states(DATA_KEY)), key=lambda row: (row.created_at, row.id))
     current = newest(rows).id if rows else None
     if as_json:
@@ -100,7 +100,7 @@ def show(as_json: JsonOption = False, store: StoreOption = None) -> None:
 
 
 @app.command()
-def rotate(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def rotate(as_json: JsonOption = False) -> None:
     """Make the current master key of --keys the store's master key. No event is rewritten.
 
     The data keys of the store are wrapped with it, and a new data key encrypts what is written from now on. The former
@@ -115,7 +115,7 @@ def rotate(as_json: JsonOption = False, store: StoreOption = None) -> None:
         raise InvalidArgument(
             "the location of the old and the new key is missing: anabranch --keys file:/path key rotate"
         )
-    with open_store(store) as opened:
+    with open_store() as opened:
         done = opened.rotate_keys()
     if as_json:
         print_json({"master_key": done.master, "rewrapped": done.rewrapped, "data_key": done.data_key})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_store
+from anabranch.cli.declare import flag, option
+from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import print_json, print_note
 from anabranch.errors import InvalidArgument
 
@@ -17,22 +16,16 @@ if TYPE_CHECKING:
 def limit(
     stream: StreamArgument,
     events: Annotated[
-        float | None,
-        typer.Option("--events-per-second", metavar="N", help="Accept at most this many events per second."),
+        float | None, option("--events-per-second", "N", "Accept at most this many events per second.")
     ] = None,
     size: Annotated[
-        str | None,
-        typer.Option(
-            "--bytes-per-second", metavar="SIZE", help="Accept at most this many bytes per second: 500KB, 2MB."
-        ),
+        str | None, option("--bytes-per-second", "SIZE", "Accept at most this many bytes per second: 500KB, 2MB.")
     ] = None,
     sample: Annotated[
-        str | None,
-        typer.Option("--sample", metavar="COLUMN", help="Keep a sample instead, with the weights in this column."),
+        str | None, option("--sample", "COLUMN", "Keep a sample instead, with the weights in this column.")
     ] = None,
-    off: Annotated[bool, typer.Option("--off", help="Accept all appends from now on.")] = False,
+    off: Annotated[bool, flag("--off", "Accept all appends from now on.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Set what brokers do with appends to a stream above a rate, or without options show it.
 
@@ -48,7 +41,7 @@ def limit(
     wanted = _policy(events, size, sample)
     if off and wanted is not None:
         raise InvalidArgument("pass --off or a rate, not both")
-    with open_store(store) as opened:
+    with open_store() as opened:
         if off or wanted is not None:
             opened.policies.load(stream, wanted)
         policy = opened.policies.load(stream)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import CorruptCatalog, InvalidArgument
@@ -27,19 +28,16 @@ _Report = TypeVar("_Report")
 
 compact_app, collect_app, retain_app, check_app = new_app(), new_app(), new_app(), new_app()
 
-OneStreamArgument = Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only this stream.")]
-EveryOption = Annotated[
-    float | None, typer.Option("--every", metavar="SECONDS", help="Repeat until Ctrl-C, with this pause.")
-]
+OneStreamArgument = Annotated[str | None, argument("[STREAM]", "Only this stream.")]
+EveryOption = Annotated[float | None, option("--every", "SECONDS", "Repeat until Ctrl-C, with this pause.")]
 
 
 @compact_app.command()
 def compact(
     stream: OneStreamArgument = None,
-    force: Annotated[bool, typer.Option("--force", help="Also compact new and small data.")] = False,
+    force: Annotated[bool, flag("--force", "Also compact new and small data.")] = False,
     every: EveryOption = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Compact appended events into Parquet files.
 
@@ -61,20 +59,17 @@ def compact(
         _print_report(as_json, asdict(report), _compacted(report))
         _skipped(report.skipped)
 
-    _repeat(store, every, "compact", once, print_report)
+    _repeat(every, "compact", once, print_report)
 
 
 @collect_app.command()
 def collect(
     grace: Annotated[
         float | None,
-        typer.Option(
-            "--grace", metavar="SECONDS", help="Remove unfinished uploads older than this; default: an hour.", min=0
-        ),
+        option("--grace", "SECONDS", "Remove unfinished uploads older than this; default: an hour.", min=0),
     ] = None,
     every: EveryOption = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.
 
@@ -100,16 +95,11 @@ def collect(
         if not as_json and report.blobs_waiting:
             print_note("what keeps unused files, and until when: anabranch space")
 
-    _repeat(store, every, "collect", once, print_report)
+    _repeat(every, "collect", once, print_report)
 
 
 @retain_app.command()
-def retain(
-    stream: OneStreamArgument = None,
-    every: EveryOption = None,
-    as_json: JsonOption = False,
-    store: StoreOption = None,
-) -> None:
+def retain(stream: OneStreamArgument = None, every: EveryOption = None, as_json: JsonOption = False) -> None:
     """Remove the events that retention policies release, of one stream or of all that have a policy.
 
     Policies are set with anabranch stream retain. Files are freed by the next anabranch collect.
@@ -134,21 +124,20 @@ def retain(
             )
         _skipped(report.skipped)
 
-    _repeat(store, every, "retain", once, print_report)
+    _repeat(every, "retain", once, print_report)
 
 
 @check_app.command()
 def check(
     stream: OneStreamArgument = None,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Check only that each blob exists with the right size; do not read it.")
+        bool, flag("--fast", "Check only that each blob exists with the right size; do not read it.")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Repair what can be repaired safely, and report why the rest can't.")
+        bool, flag("--repair", "Repair what can be repaired safely, and report why the rest can't.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: only report what would be done.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "With --repair: only report what would be done.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Verify the store, and report what is wrong and where.
 
@@ -181,7 +170,7 @@ def check(
                 put_line(f"  left as it is: {_advice(finding)}", flush=True)
 
     try:
-        with open_store(store) as opened, ProgressMeter("checking", unit_bytes=False) as meter:
+        with open_store() as opened, ProgressMeter("checking", unit_bytes=False) as meter:
             for each in opened.repair(stream, dry_run=dry_run, progress=meter.show) if repair else ():
                 actions.append(each)
                 if not as_json:
@@ -221,7 +210,6 @@ def _advice(finding: Finding) -> str:
 
 
 def _repeat(
-    option: str | None,
     every: float | None,
     what: str,
     once: Callable[[Store, ProgressMeter], _Report],
@@ -231,7 +219,7 @@ def _repeat(
         check_seconds("--every", every)
         if every <= 0:
             raise InvalidArgument("expected --every as a number of seconds above 0")
-    with open_store(option) as opened:
+    with open_store() as opened:
         while True:
             with ProgressMeter(what, unit_bytes=what == "compact") as meter:
                 report = once(opened, meter)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.declare import new_app
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_json, put_text
 
 app = new_app()
 
 
 @app.command()
-def metrics(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def metrics(as_json: JsonOption = False) -> None:
     """Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.
 
     In the text format of Prometheus.
@@ -21,7 +22,7 @@ def metrics(as_json: JsonOption = False, store: StoreOption = None) -> None:
     """
     from anabranch.export.metrics import exposition, samples
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         if as_json:
             print_json([{"metric": each.metric, **dict(each.labels), "value": each.value} for each in samples(opened)])
         else:

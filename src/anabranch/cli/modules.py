@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note
 from anabranch.cli.wasm_file import read_module
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 app = new_app("Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The module's name.")]
+NameArgument = Annotated[str, argument("NAME", "The module's name.")]
 
 
 _Columns: TypeAlias = "Mapping[str, Callable[[ModuleVersion], object]]"
@@ -29,19 +28,17 @@ _SIZE: Final[_Columns] = {"BYTES": lambda version: version.size}
 @app.command()
 def add(
     name: NameArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The module: FILE.wasm, or FILE.wat as text.")],
+    file: Annotated[Path, argument("FILE", "The module: FILE.wasm, or FILE.wat as text.")],
     signature: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--signature",
-            metavar="TEXT",
-            help="A function that it has, as 'score(celsius double) -> double'; may be given several times. "
+            "TEXT",
+            "A function that it has, as 'score(celsius double) -> double'; may be given several times. "
             "Default: what its custom section 'anabranch' says.",
-            show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Add a module, or a new version of it. Nothing of it is run.
 
@@ -54,7 +51,7 @@ def add(
       anabranch modules add heat heat.wasm --signature 'score(celsius double) -> double'
       anabranch query 'SELECT device, wasm.score(celsius) FROM iot.sensors'
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         version = opened.modules.add(name, read_module(file), signatures=signature or ())
     if as_json:
         print_json(_json(version))
@@ -63,27 +60,27 @@ def add(
 
 
 @app.command("list")
-def list_modules(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def list_modules(as_json: JsonOption = False) -> None:
     """List the modules, with their functions.
 
     Example:
 
       anabranch modules list
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.modules.list()
     _print(found, {"MODULE": lambda version: version.module, **_VERSION, **_SIZE}, as_json=as_json)
 
 
 @app.command()
-def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show the versions of a module that are kept, oldest first. Queries use the last one.
 
     Example:
 
       anabranch modules show heat
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.modules.versions(name)
     added: _Columns = {"ADDED": lambda version: iso_time(version.created_at)}
     digest: _Columns = {"SHA-256": lambda version: version.digest[:16]}
@@ -91,14 +88,14 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
 
 
 @app.command()
-def remove(name: NameArgument, yes: YesOption = False, store: StoreOption = None) -> None:
+def remove(name: NameArgument, yes: YesOption = False) -> None:
     """Remove a module with its versions.
 
     Example:
 
       anabranch modules remove heat
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         count = len(opened.modules.versions(name))
         confirm(f"Remove module '{name}' with {count} version{'s' * (count != 1)}?", yes=yes)
         opened.modules.remove(name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 from typer.core import TyperOption
 
+from anabranch.cli.declare import argument, flag, opens_store, option
 from anabranch.cli.formats import Format
 from anabranch.cli.verbs import DEFAULT_STORE, ROOT_OPTIONS, STORE_VARIABLE
 from anabranch.core.pairs import parse_pairs
@@ -23,55 +24,34 @@ if TYPE_CHECKING:
     from anabranch.store.catalog_store import CatalogStore
 
 SHARED_PANEL: Final = "Options of every verb"
+_STORE_HELP: Final = (
+    f"The store's folder or URL; may also be given before the verb. Default: {STORE_VARIABLE}, else {DEFAULT_STORE}."
+)
 _ROOT_OPTIONS: Final = {option.flag[2:].replace("-", "_"): option for option in ROOT_OPTIONS}
 
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="PATH",
-        help=f"The store's folder or URL; may also be given before the verb. Default: {STORE_VARIABLE}, else {DEFAULT_STORE}.",
-        show_default=False,
-        rich_help_panel=SHARED_PANEL,
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="The stream, as scope/name.")]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a new file instead of stdout.")
-]
-TagOption = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="NAME=VALUE", help="A tag; may be given several times.")
-]
+
+JsonOption = Annotated[bool, flag("--json", "Print JSON, for programs.")]
+StreamArgument = Annotated[str, argument("STREAM", "The stream, as scope/name.")]
+OutputOption = Annotated[Path | None, option("--output -o", "FILE", "Write a new file instead of stdout.")]
+TagOption = Annotated[list[str] | None, option("--tag", "NAME=VALUE", "A tag; may be given several times.")]
 WithTagOption = Annotated[
-    list[str] | None,
-    typer.Option("--tag", metavar="NAME[=VALUE]", help="Only those with this tag; may be given several times."),
+    list[str] | None, option("--tag", "NAME[=VALUE]", "Only those with this tag; may be given several times.")
 ]
 MatchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--match", metavar="GLOB", help="Only those whose name matches: 'sensor-*'; with a slash, the full name."
-    ),
+    str | None, option("--match", "GLOB", "Only those whose name matches: 'sensor-*'; with a slash, the full name.")
 ]
-SchemaOption = Annotated[
-    str | None, typer.Option("--schema", metavar="TEXT", help="Columns as 'name:type, name:type'.")
-]
-KeyOption = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="The column that is the routing key.")]
-TimeOption = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column that is the event time.")]
+SchemaOption = Annotated[str | None, option("--schema", "TEXT", "Columns as 'name:type, name:type'.")]
+KeyOption = Annotated[str | None, option("--key", "COLUMN", "The column that is the routing key.")]
+TimeOption = Annotated[str | None, option("--time", "COLUMN", "The column that is the event time.")]
 FormatOption = Annotated[
     Format | None,
     typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
 ]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Keep waiting for more, until Ctrl-C.")]
-InternalOption = Annotated[bool, typer.Option("--internal", help="Also the store's own streams.")]
+FollowOption = Annotated[bool, flag("--follow -f", "Keep waiting for more, until Ctrl-C.")]
+InternalOption = Annotated[bool, flag("--internal", "Also the store's own streams.")]
 TruncateTimesOption = Annotated[
-    bool, typer.Option("--truncate-times", help="Truncate times to µs; otherwise finer times are refused.")
+    bool, flag("--truncate-times", "Truncate times to µs; otherwise finer times are refused.")
 ]
-
-
-def new_app(help: str | None = None) -> typer.Typer:  # noqa: A002 - typer's own word
-    """Returns a Typer app for a noun's commands, or without help for the one command of a verb."""
-    return typer.Typer(help=help, no_args_is_help=help is not None, add_completion=False, rich_markup_mode="rich")
 
 
 @dataclass
@@ -112,7 +92,7 @@ def _shared_option(name: str) -> Any:
         is_flag=not option.metavar,
         default=None if option.metavar else False,
         metavar=option.metavar or None,
-        help=f"{option.help} Default: {option.variable}.",
+        help=_STORE_HELP if name == "store" else f"{option.help} Default: {option.variable}.",
         callback=lambda _context, _option, value: note(value),
         expose_value=False,
         rich_help_panel=SHARED_PANEL,
@@ -120,22 +100,20 @@ def _shared_option(name: str) -> Any:
 
 
 def add_shared_options(command: Any) -> None:
-    """Add the shared options to every verb below, those of a store only to verbs that take the shared --store."""
+    """Add the shared options to every verb below; to one that opens no store only --debug."""
     verbs = getattr(command, "commands", None)
     if verbs is not None:
         for verb in verbs.values():
             add_shared_options(verb)
         return
-    uses_store = any(getattr(each, "rich_help_panel", None) == SHARED_PANEL for each in command.params)
-    for name in ("blobs", "history", "keys", "time_zone", "debug"):
-        if uses_store or name == "debug":
-            command.params.append(_shared_option(name))
+    names = ("store", "blobs", "history", "keys", "time_zone", "debug") if opens_store(command.callback) else ("debug",)
+    command.params += [_shared_option(name) for name in names]
 
 
-def store_path(option: str | None) -> str:
+def store_path() -> str:
     """Returns the selected store: from the option after the verb, the one before it, the environment, or the
     default."""
-    return option or invocation.store or DEFAULT_STORE
+    return invocation.store or DEFAULT_STORE
 
 
 def time_rules() -> TimeRules:
@@ -152,13 +130,13 @@ def settings() -> Settings:
     return Settings(time_zone=invocation.time_zone, truncate_times=invocation.truncate_times)
 
 
-def open_store(option: str | None, *, create: bool = False) -> Store:
+def open_store(*, create: bool = False) -> Store:
     """Opens the whole store, which the caller closes. Raises StoreNotFound unless it may be created, and what
     `connect` raises."""
     from anabranch.remote.open import connect
     from anabranch.runtime.process import freeze_imports
 
-    chosen, place = invocation, store_path(option)
+    chosen, place = invocation, store_path()
     more: dict[str, Any] = {}
     if chosen.time_zone is not None or chosen.truncate_times:
         more["settings"] = settings()
@@ -170,19 +148,17 @@ def open_store(option: str | None, *, create: bool = False) -> Store:
 
 
 @contextmanager
-def open_catalog(option: str | None, *, create: bool = False) -> Iterator[CatalogStore]:
+def open_catalog(*, create: bool = False) -> Iterator[CatalogStore]:
     """Open the catalog of the store alone: much faster than `open_store`, and enough for verbs that need no events.
     With a broker's address it is the whole store. Raises the same errors."""
-    if is_broker(store_path(option)):
-        with open_store(option) as remote:
+    if is_broker(store_path()):
+        with open_store() as remote:
             yield cast("CatalogStore", remote)
         return
     from anabranch.store.catalog_store import connect_catalog
 
     chosen = invocation
-    store = connect_catalog(
-        store_path(option), blobs=chosen.blobs, history=chosen.history, keys=chosen.keys, create=create
-    )
+    store = connect_catalog(store_path(), blobs=chosen.blobs, history=chosen.history, keys=chosen.keys, create=create)
     store.changes.retry_uncertain = True  # no caller repeats the request
     with store:
         yield store

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.formats import Format
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog, open_store
+from anabranch.cli.options import JsonOption, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
 from anabranch.cli.ranges import time_kind
@@ -32,37 +33,29 @@ if TYPE_CHECKING:
 
 app = new_app("Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
+NameArgument = Annotated[str, argument("NAME", "The pipeline's name.")]
 
 
 # The options of a run.
-_Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="The pipeline's name; default: the file's name.")
-]
-_Flush = Annotated[
-    bool,
-    typer.Option("--flush", help="With --once: close all windows at the end; later events then count as late."),
-]
-_Seconds = Annotated[float | None, typer.Option("--seconds", metavar="N", min=0, help="Stop after this many seconds.")]
+_Name = Annotated[str | None, option("--name", "NAME", "The pipeline's name; default: the file's name.")]
+_Flush = Annotated[bool, flag("--flush", "With --once: close all windows at the end; later events then count as late.")]
+_Seconds = Annotated[float | None, option("--seconds", "N", "Stop after this many seconds.", min=0)]
 _EventsMax = Annotated[
-    int | None,
-    typer.Option("--events-max", metavar="N", min=1, help="Maximum events of a micro-batch, for each source."),
+    int | None, option("--events-max", "N", "Maximum events of a micro-batch, for each source.", min=1)
 ]
 _Checkpoints = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--checkpoints",
-        metavar="FOLDER|URL",
-        help="Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
+        "FOLDER|URL",
+        "Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
     ),
 ]
 _Ephemeral = Annotated[
-    bool, typer.Option("--ephemeral", help="At the end, delete the pipeline, its checkpoints and its late events.")
+    bool, flag("--ephemeral", "At the end, delete the pipeline, its checkpoints and its late events.")
 ]
-_Also = Annotated[bool, typer.Option("--also", help="Allow feeding streams that another pipeline feeds too.")]
-_Collect = Annotated[
-    bool, typer.Option("--collect", help="At the end, print the results of the last statement in this run.")
-]
+_Also = Annotated[bool, flag("--also", "Allow feeding streams that another pipeline feeds too.")]
+_Collect = Annotated[bool, flag("--collect", "At the end, print the results of the last statement in this run.")]
 _Form = Annotated[
     Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")
 ]
@@ -70,8 +63,8 @@ _Form = Annotated[
 
 _STOPPING = "stopping after the micro-batch in progress; a second signal ends it at once"
 
-_Once = Annotated[bool, typer.Option("--once", help="Process the events that exist now, and end.")]
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+_Once = Annotated[bool, flag("--once", "Process the events that exist now, and end.")]
+_Quiet = Annotated[bool, flag("--quiet -q", "Show no progress.")]
 
 
 @app.command()
@@ -98,7 +91,6 @@ def run(
     quiet: _Quiet = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Run a file of CREATE STREAM statements until Ctrl-C. It continues where it stopped the last time.
 
@@ -127,7 +119,7 @@ def run(
       anabranch pipeline run scores.sql --wheel scoring-1.0-py3-none-any.whl --resource model.json
     """
     times = time_kind(by)
-    with open_store(store) as opened:
+    with open_store() as opened:
         from anabranch.cli.interrupts import interrupts
         from anabranch.cli.render.result import choose, render
         from anabranch.spark.pipelines.run import run as start_pipeline
@@ -159,7 +151,7 @@ def run(
 
 
 @app.command("list")
-def list_pipelines(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def list_pipelines(as_json: JsonOption = False) -> None:
     """List the pipelines that ran in this store, with their state.
 
     Examples:
@@ -169,7 +161,7 @@ def list_pipelines(as_json: JsonOption = False, store: StoreOption = None) -> No
     """
     from anabranch.spark.pipelines.record import rows
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         found, now = rows(names.catalog), names.now
     if as_json:
         print_json([row.as_json(now) for row in found])
@@ -189,7 +181,7 @@ def list_pipelines(as_json: JsonOption = False, store: StoreOption = None) -> No
 
 
 @app.command()
-def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show a pipeline: its statements, state, sources and results, and the progress of each.
 
     Example:
@@ -198,7 +190,7 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
     """
     from anabranch.spark.pipelines.record import find
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         row, now = find(names.catalog, name), names.now
     if as_json:
         print_json(row.as_json(now))
@@ -209,9 +201,8 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
 @app.command()
 def stop(
     name: NameArgument,
-    seconds: Annotated[float, typer.Option("--seconds", metavar="N", min=0, help="How long to wait for it.")] = 60.0,
+    seconds: Annotated[float, option("--seconds", "N", "How long to wait for it.", min=0)] = 60.0,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Stop a pipeline, in whichever process it runs. What it published stays.
 
@@ -221,7 +212,7 @@ def stop(
     """
     from anabranch.spark.pipelines import admin as pipeline_admin
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         row = pipeline_admin.stop(opened, name, timeout_s=seconds)
         now = opened.runtime.clock.now()
     if as_json:
@@ -231,12 +222,7 @@ def stop(
 
 
 @app.command()
-def reset(
-    name: NameArgument,
-    drop_results: DropResultsOption = False,
-    yes: YesOption = False,
-    store: StoreOption = None,
-) -> None:
+def reset(name: NameArgument, drop_results: DropResultsOption = False, yes: YesOption = False) -> None:
     """Forget the progress of a pipeline: its next run begins where its statements say, and appends its results again.
 
     With --drop-results the streams of its results and of its late events are deleted, whatever their current names. A
@@ -248,7 +234,7 @@ def reset(
     """
     from anabranch.spark.pipelines import admin as pipeline_admin
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         row = pipeline_admin.find(opened, name)
         streams = pipeline_admin.plan_removal(opened, row, results=drop_results, late=drop_results)
         results = f" and delete {', '.join(streams.deleted)}" if streams.deleted else ""
@@ -258,12 +244,7 @@ def reset(
 
 
 @app.command()
-def delete(
-    name: NameArgument,
-    drop_results: DropResultsOption = False,
-    yes: YesOption = False,
-    store: StoreOption = None,
-) -> None:
+def delete(name: NameArgument, drop_results: DropResultsOption = False, yes: YesOption = False) -> None:
     """Delete a pipeline with its internal data: its checkpoints and the streams of its late events. Its results stay,
     unless --drop-results is given: then those of earlier statements go too. A stream that it did not create always stays.
 
@@ -273,7 +254,7 @@ def delete(
     """
     from anabranch.spark.pipelines import admin as pipeline_admin
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         row = pipeline_admin.find(opened, name)
         streams = pipeline_admin.plan_removal(opened, row, results=drop_results, late=True, earlier=drop_results)
         confirm(f"Delete pipeline '{name}'{' with ' * bool(streams.deleted)}{', '.join(streams.deleted)}?", yes=yes)

@@ -7,13 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from anabranch import limits
+from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.formats import Format
 from anabranch.cli.input_files import read_sql
 from anabranch.cli.interrupts import deferred
-from anabranch.cli.options import FormatOption, JsonOption, OutputOption, StoreOption, new_app, open_store, store_path
+from anabranch.cli.options import FormatOption, JsonOption, OutputOption, open_store, store_path
 from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import to_duration, to_size
@@ -21,17 +20,12 @@ from anabranch.remote.address import is_broker
 
 app = new_app()
 
-_Sql = Annotated[str | None, typer.Argument(metavar="[SQL]", help="The query; - is stdin.", show_default=False)]
-_File = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Take the query from a file.")]
-_AllowFiles = Annotated[
-    bool, typer.Option("--allow-files", help="Let the query use files of this machine and DuckDB's extensions.")
-]
-_Timeout = Annotated[
-    str | None, typer.Option("--timeout", metavar="DURATION", help="Stop the query after this time, such as 30s.")
-]
+_Sql = Annotated[str | None, argument("[SQL]", "The query; - is stdin.")]
+_File = Annotated[Path | None, option("--file", "FILE", "Take the query from a file.")]
+_AllowFiles = Annotated[bool, flag("--allow-files", "Let the query use files of this machine and DuckDB's extensions.")]
+_Timeout = Annotated[str | None, option("--timeout", "DURATION", "Stop the query after this time, such as 30s.")]
 _Memory = Annotated[
-    str | None,
-    typer.Option("--memory", metavar="SIZE", help="Memory that it may use, such as 2GiB; more spills to disk."),
+    str | None, option("--memory", "SIZE", "Memory that it may use, such as 2GiB; more spills to disk.")
 ]
 
 
@@ -46,7 +40,6 @@ def query(
     form: FormatOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Query streams in SQL.
 
@@ -82,9 +75,8 @@ def query(
     kind = choose(form, as_json=as_json, output=output)
     bytes_max = limits.SQL_FILE_BYTES_MAX if allow_files else limits.SQL_BYTES_MAX
     text = read_sql(sql, file, what="the query", bytes_max=bytes_max)
-    if is_broker(store_path(store)):
+    if is_broker(store_path()):
         _ask_broker(
-            store,
             text,
             dialect,
             kind,
@@ -94,7 +86,7 @@ def query(
         return
     with deferred():
         from anabranch.query import Query, QueryLimits
-    with open_store(store) as opened:
+    with open_store() as opened:
         query_limits = QueryLimits(
             memory_bytes=None if memory is None else to_size(memory),
             seconds=None if timeout is None else to_duration(timeout) / 1_000_000,
@@ -106,7 +98,6 @@ def query(
 
 
 def _ask_broker(
-    store: str | None,
     text: str,
     dialect: str | None,
     kind: Format,
@@ -120,10 +111,10 @@ def _ask_broker(
     from anabranch.remote.query import query as ask
     from anabranch.remote.store import RemoteStore
 
-    for option, value in local_only.items():
+    for name, value in local_only.items():
         if value:
-            raise InvalidArgument(f"{option} can't be used through a broker, which runs queries within its own limits")
-    with open_store(store) as opened:
+            raise InvalidArgument(f"{name} can't be used through a broker, which runs queries within its own limits")
+    with open_store() as opened:
         assert isinstance(opened, RemoteStore)
         with closing(ask(opened, text, dialect)) as result:
             if result.schema.names:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
-
 from anabranch import limits
+from anabranch.cli.declare import option
 from anabranch.cli.input_files import read_bytes, read_text
 from anabranch.cli.wasm_file import read_module
 from anabranch.errors import InvalidArgument
@@ -17,36 +16,22 @@ _Paths: TypeAlias = list[Path] | None
 
 WheelOption = Annotated[
     _Paths,
-    typer.Option(
+    option(
         "--wheel",
-        metavar="FILE.whl",
-        help="A pure wheel of Python code, whose functions the statements call; may be given several times.",
-        show_default=False,
+        "FILE.whl",
+        "A pure wheel of Python code, whose functions the statements call; may be given several times.",
     ),
 ]
 WasmOption = Annotated[
     _Paths,
-    typer.Option(
-        "--wasm",
-        metavar="FILE",
-        help="A WebAssembly module with functions, FILE.wasm or FILE.wat; may be given several times.",
-        show_default=False,
-    ),
+    option("--wasm", "FILE", "A WebAssembly module with functions, FILE.wasm or FILE.wat; may be given several times."),
 ]
 ResourceOption = Annotated[
     _Paths,
-    typer.Option(
-        "--resource",
-        metavar="FILE",
-        help="A file that those functions read, such as a model; may be given several times.",
-        show_default=False,
-    ),
+    option("--resource", "FILE", "A file that those functions read, such as a model; may be given several times."),
 ]
 SignatureOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--signature", metavar="FILE", help="The signature that `queries sign` has written.", show_default=False
-    ),
+    Path | None, option("--signature", "FILE", "The signature that `queries sign` has written.")
 ]
 
 

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from anabranch.cli.declare import argument, option
 from anabranch.cli.options import open_catalog, open_store
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import Edge
@@ -23,37 +22,26 @@ if TYPE_CHECKING:
 
 _PLACES = "head, tail, a cut, a pointer, a time, or -2h (two hours ago)"
 RangeArgument = Annotated[
-    str, typer.Argument(metavar="STREAM", help="The stream, as scope/name, or a range of it: scope/name\\[start,end].")
+    str, argument("STREAM", "The stream, as scope/name, or a range of it: scope/name\\[start,end].")
 ]
-FromOption = Annotated[
-    str | None, typer.Option("--from", metavar="PLACE", help=f"Begin here: {_PLACES}.", show_default="head")
-]
-ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="PLACE", help=f"End before here: {_PLACES}.", show_default="tail")
-]
-ByOption = Annotated[
-    str,
-    typer.Option("--by", metavar="append|event", help="What a time means: the append time, or the event time."),
-]
+FromOption = Annotated[str | None, option("--from", "PLACE", f"Begin here: {_PLACES}.", show_default="head")]
+ToOption = Annotated[str | None, option("--to", "PLACE", f"End before here: {_PLACES}.", show_default="tail")]
+ByOption = Annotated[str, option("--by", "append|event", "What a time means: the append time, or the event time.")]
 
 
 @contextmanager
-def open_range(
-    store: str | None, stream: str, start: str | None, end: str | None, by: str
-) -> Iterator[tuple[Streams, StreamRange]]:
+def open_range(stream: str, start: str | None, end: str | None, by: str) -> Iterator[tuple[Streams, StreamRange]]:
     """Opens the stream manager, and the range: from the brackets, or from the options, not from both. `by`: see
     `time_kind`."""
-    with _open(store, [_parse(stream, start, end)], time_kind(by)) as (streams, (source,)):
+    with _open([_parse(stream, start, end)], time_kind(by)) as (streams, (source,)):
         yield streams, source
 
 
 @contextmanager
-def open_store_range(
-    store: str | None, stream: str, start: str | None, end: str | None, by: str
-) -> Iterator[tuple[Store, StreamRange]]:
+def open_store_range(stream: str, start: str | None, end: str | None, by: str) -> Iterator[tuple[Store, StreamRange]]:
     """Opens the whole store, for verbs that read events, and the range as `open_range` takes it."""
     parsed, kind = _parse(stream, start, end), time_kind(by)
-    with open_store(store) as opened:
+    with open_store() as opened:
         yield opened, parsed if parsed == StreamRange(parsed.stream) else resolve_range(opened, parsed, kind)
 
 
@@ -67,22 +55,20 @@ def _parse(stream: str, start: str | None, end: str | None) -> StreamRange:
 
 
 @contextmanager
-def open_ranges(store: str | None, texts: Sequence[str], by: str) -> Iterator[tuple[Streams, list[StreamRange]]]:
+def open_ranges(texts: Sequence[str], by: str) -> Iterator[tuple[Streams, list[StreamRange]]]:
     """Opens the stream manager, and the ranges in their order."""
-    with _open(store, [StreamRange.parse(text) for text in texts], time_kind(by)) as found:
+    with _open([StreamRange.parse(text) for text in texts], time_kind(by)) as found:
         yield found
 
 
 @contextmanager
-def _open(
-    store: str | None, parsed: Sequence[StreamRange], by: TimeKind
-) -> Iterator[tuple[Streams, list[StreamRange]]]:
+def _open(parsed: Sequence[StreamRange], by: TimeKind) -> Iterator[tuple[Streams, list[StreamRange]]]:
     """Opens the whole store only if a place needs events to be resolved."""
     if all(isinstance(cut, Edge) for each in parsed for cut in (each.start, each.end)):
-        with open_catalog(store) as names:
+        with open_catalog() as names:
             yield names.streams, list(parsed)
         return
-    with open_store(store) as opened:
+    with open_store() as opened:
         yield opened.streams, [resolve_range(opened, each, by) for each in parsed]
 
 

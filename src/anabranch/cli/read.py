@@ -6,17 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from anabranch.cli.declare import flag, new_app, option
 from anabranch.cli.formats import Format
 from anabranch.cli.options import (
     FollowOption,
     FormatOption,
     JsonOption,
     OutputOption,
-    StoreOption,
     StreamArgument,
-    new_app,
     open_store,
     split_list,
 )
@@ -33,17 +30,12 @@ if TYPE_CHECKING:
 app = new_app()
 
 StartOption = Annotated[
-    str,
-    typer.Option(
-        "--from", metavar="PLACE", help="head, tail, a stream cut, an event pointer, a time, or -15m before now."
-    ),
+    str, option("--from", "PLACE", "head, tail, a stream cut, an event pointer, a time, or -15m before now.")
 ]
-EndOption = Annotated[
-    str | None, typer.Option("--to", metavar="PLACE", help="End before this place; default: the tail as of now.")
-]
-LimitOption = Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="At most so many events.")]
-ColumnsOption = Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")]
-MetaOption = Annotated[bool, typer.Option("--meta", help="Add _pointer and _appended to each event.")]
+EndOption = Annotated[str | None, option("--to", "PLACE", "End before this place; default: the tail as of now.")]
+LimitOption = Annotated[int | None, option("--limit -n", "N", "At most so many events.", min=0)]
+ColumnsOption = Annotated[str | None, option("--columns", "A,B", "Only these columns.")]
+MetaOption = Annotated[bool, flag("--meta", "Add _pointer and _appended to each event.")]
 
 
 @app.command()
@@ -56,16 +48,12 @@ def read(
     limit: LimitOption = None,
     columns: ColumnsOption = None,
     where_time: Annotated[
-        str | None,
-        typer.Option(
-            "--where-time", metavar="FROM..TO", help="Only events with an event time in this range, TO exclusive."
-        ),
+        str | None, option("--where-time", "FROM..TO", "Only events with an event time in this range, TO exclusive.")
     ] = None,
     meta: MetaOption = False,
     form: FormatOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Print the events of a stream.
 
@@ -86,7 +74,7 @@ def read(
       anabranch read iot/sensors --format parquet | aws s3 cp - s3://bucket/sensors.parquet
     """
     kind = output_format(form, as_json=as_json, output=output, follow=follow, limit=limit)
-    with open_store(store) as opened:
+    with open_store() as opened:
         options = reader_options(opened, start, end, by, follow=follow, limit=limit, columns=columns)
         if where_time is not None:
             options["between"] = _between(where_time, opened.runtime.clock.now())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, open_store, store_path
+from anabranch.cli.declare import flag, new_app, option
+from anabranch.cli.options import JsonOption, invocation, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
@@ -21,19 +22,15 @@ app = new_app()
 
 @app.command()
 def rebuild(
-    force: Annotated[bool, typer.Option("--force", help="Also replace a catalog that is intact.")] = False,
+    force: Annotated[bool, flag("--force", "Also replace a catalog that is intact.")] = False,
     discard_newer: Annotated[
-        bool, typer.Option("--discard-newer", help="Let collect remove the newer blobs that the last rebuild reported.")
+        bool, flag("--discard-newer", "Let collect remove the newer blobs that the last rebuild reported.")
     ] = False,
     store_id: Annotated[
-        str | None,
-        typer.Option(
-            "--store-id", metavar="ID", help="The store to rebuild, if the blobs hold manifests of several stores."
-        ),
+        str | None, option("--store-id", "ID", "The store to rebuild, if the blobs hold manifests of several stores.")
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Recreate a lost or damaged catalog from the newest manifest among the blobs.
 
@@ -53,7 +50,7 @@ def rebuild(
     if discard_newer:
         if force:
             raise InvalidArgument("--discard-newer rebuilds nothing, so it can't be combined with --force")
-        with open_store(store) as opened:
+        with open_store() as opened:
             confirm("Give up the newer blobs that the last rebuild reported?", yes=yes)
             done = opened.forget_newer()
         print_note("collect will remove what the rebuild reported" if done else "no rebuild left anything to discard")
@@ -61,7 +58,7 @@ def rebuild(
     from anabranch.store import rebuild as rebuild_store
     from anabranch.store.addresses import POSTGRES
 
-    place = store_path(store)
+    place = store_path()
     if force or place.startswith(POSTGRES):
         confirm("Replace the store's catalog by its last manifest, and lose all later changes?", yes=yes)
     with ProgressMeter("rebuilding", unit_bytes=False) as meter:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_catalog
+from anabranch.cli.declare import argument, new_app
+from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
 from anabranch.cli.output import print_json, print_note
 
 rename_app = new_app()
@@ -16,9 +15,8 @@ move_app = new_app()
 @rename_app.command()
 def rename(
     stream: StreamArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name, as scope/name.")],
+    name: Annotated[str, argument("NAME", "The new name, as scope/name.")],
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Give a stream another name. Open readers and writers continue; using the old name gives an error that names the
     new one.
@@ -27,7 +25,7 @@ def rename(
 
       anabranch rename iot/sensors iot/thermometers
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         info = names.streams.rename(stream, name)
     _print_renamed(stream, str(info.name), as_json)
 
@@ -35,9 +33,8 @@ def rename(
 @move_app.command()
 def move(
     stream: StreamArgument,
-    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope to move to; it must exist.")],
+    scope: Annotated[str, argument("SCOPE", "The scope to move to; it must exist.")],
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names
     the new one.
@@ -46,7 +43,7 @@ def move(
 
       anabranch move iot/sensors archive
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         info = names.streams.move(stream, scope)
     _print_renamed(stream, str(info.name), as_json)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store, store_path
+from anabranch.cli.declare import flag, new_app, option
+from anabranch.cli.options import JsonOption, StreamArgument, open_store, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import resolve_range, time_kind
@@ -21,18 +20,11 @@ if TYPE_CHECKING:
 app = new_app()
 
 _Between = Annotated[
-    tuple[str, str],
-    typer.Option("--between", metavar="START END", help="The range of times, END exclusive; -2h is two hours ago."),
+    tuple[str, str], option("--between", "START END", "The range of times, END exclusive; -2h is two hours ago.")
 ]
-_With = Annotated[
-    str | None,
-    typer.Option("--with", metavar="STREAM", help="The replacement: a stream, or scope/name\\[start,end]."),
-]
-_Nothing = Annotated[bool, typer.Option("--with-nothing", help="Remove the events, and put nothing there.")]
-_By = Annotated[
-    str,
-    typer.Option("--by", metavar="event|append", help="What the times mean: event times, or append times."),
-]
+_With = Annotated[str | None, option("--with", "STREAM", "The replacement: a stream, or scope/name\\[start,end].")]
+_Nothing = Annotated[bool, flag("--with-nothing", "Remove the events, and put nothing there.")]
+_By = Annotated[str, option("--by", "event|append", "What the times mean: event times, or append times.")]
 
 
 @app.command()
@@ -45,7 +37,6 @@ def replace(
     window: WindowOption = 4,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Replace the events of a time range, exactly those and at once, with those of another stream.
 
@@ -68,7 +59,7 @@ def replace(
     if (with_ is None) != nothing:
         raise InvalidArgument("pass either --with STREAM or --with-nothing")
     kind = time_kind(by)
-    with open_store(store) as opened:
+    with open_store() as opened:
         now = opened.runtime.clock.now()
         start, end = (parse_time(text, now=now) for text in between)
         source: StreamRange | None = None
@@ -82,7 +73,7 @@ def replace(
 
             def started(job: Job) -> None:
                 jobs.append(job)
-                finish(job, meter, store_path(store))
+                finish(job, meter, store_path())
 
             done = opened.streams.replace(
                 stream,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app, store_path
+from anabranch.cli.declare import argument, new_app
+from anabranch.cli.options import JsonOption, invocation, store_path
 from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed
 from anabranch.cli.progress import ProgressMeter
 from anabranch.model.amounts import size_text
@@ -17,9 +16,8 @@ app = new_app()
 
 @app.command()
 def restore(
-    place: Annotated[str, typer.Argument(metavar="PLACE", help="The location of the backup: a folder or URL.")],
+    place: Annotated[str, argument("PLACE", "The location of the backup: a folder or URL.")],
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Create a store from a backup, at a location without a store.
 
@@ -37,7 +35,7 @@ def restore(
 
     with ProgressMeter("restoring", unit_bytes=False) as meter:
         report = restore_store(
-            place, store_path(store), blobs=invocation.blobs, history=invocation.history, progress=meter.show
+            place, store_path(), blobs=invocation.blobs, history=invocation.history, progress=meter.show
         )
     if as_json:
         print_json(asdict(report))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, open_store
+from anabranch.cli.declare import flag, option
+from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import duration_text, size_text
@@ -17,35 +16,25 @@ if TYPE_CHECKING:
     from anabranch.store import Subscriber
     from anabranch.streams.retention.policy import Release, Retention
 
-_Age = Annotated[str | None, typer.Option("--for", metavar="AGE", help="Remove events older than this: 7d, 12h, 30m.")]
-_Size = Annotated[
-    str | None,
-    typer.Option("--bytes", metavar="SIZE", help="Keep this many of the newest bytes: 500MB, 10GB, 10GiB."),
-]
+_Age = Annotated[str | None, option("--for", "AGE", "Remove events older than this: 7d, 12h, 30m.")]
+_Size = Annotated[str | None, option("--bytes", "SIZE", "Keep this many of the newest bytes: 500MB, 10GB, 10GiB.")]
 _AgeMin = Annotated[
-    str | None,
-    typer.Option("--at-least-for", metavar="AGE", help="Keep events younger than this, regardless of --bytes."),
+    str | None, option("--at-least-for", "AGE", "Keep events younger than this, regardless of --bytes.")
 ]
-_SizeMin = Annotated[
-    str | None,
-    typer.Option("--at-least-bytes", metavar="SIZE", help="Keep at least this much, regardless of --for."),
-]
+_SizeMin = Annotated[str | None, option("--at-least-bytes", "SIZE", "Keep at least this much, regardless of --for.")]
 _Groups = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--group",
-        metavar="GROUP",
-        help="Remove events that this reader group has read; with several groups, those that all have read.",
+        "GROUP",
+        "Remove events that this reader group has read; with several groups, those that all have read.",
     ),
 ]
 _Checkpointed = Annotated[
-    bool,
-    typer.Option(
-        "--checkpointed", help="With --group: remove events before its last checkpoint, not those that it has read."
-    ),
+    bool, flag("--checkpointed", "With --group: remove events before its last checkpoint, not those that it has read.")
 ]
-_Forever = Annotated[bool, typer.Option("--forever", help="Keep all events from now on.")]
-_Now = Annotated[bool, typer.Option("--now", help="Carry it out at once, not with the next upkeep.")]
+_Forever = Annotated[bool, flag("--forever", "Keep all events from now on.")]
+_Now = Annotated[bool, flag("--now", "Carry it out at once, not with the next upkeep.")]
 
 
 def retain(
@@ -60,7 +49,6 @@ def retain(
     now: _Now = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Set how long the events of a stream are kept, or without options show it.
 
@@ -83,7 +71,7 @@ def retain(
     new_policy = policy_from_options(age, size, age_min, size_min, groups or (), checkpointed=checkpointed)
     if forever and new_policy is not None:
         raise InvalidArgument("pass --forever or a limit, not both")
-    with open_store(store) as opened:
+    with open_store() as opened:
         if new_policy is not None and new_policy != opened.policies.retention(stream):
             confirm(
                 f"From now on remove all events of '{stream}' beyond this limit: {policy_text(new_policy)}?", yes=yes

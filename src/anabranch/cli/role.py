@@ -4,33 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog
+from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.options import JsonOption, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_note, put_line
 
 app = new_app("Define roles, and bind them to principals: who may do what through a broker.")
 
-_RoleArgument = Annotated[
-    str, typer.Argument(metavar="ROLE", help="reader, writer, operator, admin, coder, or one that was defined.")
-]
+_RoleArgument = Annotated[str, argument("ROLE", "reader, writer, operator, admin, coder, or one that was defined.")]
 _PrincipalArgument = Annotated[
-    str,
-    typer.Argument(metavar="PRINCIPAL", help="The name of a token's principal; or cert:NAME, oidc:NAME, group:NAME."),
+    str, argument("PRINCIPAL", "The name of a token's principal; or cert:NAME, oidc:NAME, group:NAME.")
 ]
 
 
 @app.command()
 def define(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="The name of the role.")],
+    role: Annotated[str, argument("ROLE", "The name of the role.")],
     operation: Annotated[
         list[str],
-        typer.Option(
-            "--allow", metavar="OPERATION", help="read, write, create, manage, admin, code; may be given several times."
-        ),
+        option("--allow", "OPERATION", "read, write, create, manage, admin, code; may be given several times."),
     ],
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Define a role, or change what it allows, at once for all who have it.
 
@@ -40,7 +33,7 @@ def define(
     """
     from anabranch.security.roles import Roles
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         row = Roles(names.changes).define(role, operation)
     if as_json:
         print_json({"role": row.name, "operations": list(row.operations)})
@@ -49,7 +42,7 @@ def define(
 
 
 @app.command()
-def delete(role: _RoleArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def delete(role: _RoleArgument, as_json: JsonOption = False) -> None:
     """Delete a role that nobody has.
 
     Example:
@@ -58,7 +51,7 @@ def delete(role: _RoleArgument, as_json: JsonOption = False, store: StoreOption 
     """
     from anabranch.security.roles import Roles
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         Roles(names.changes).delete(role)
     if as_json:
         print_json({"role": role})
@@ -67,7 +60,7 @@ def delete(role: _RoleArgument, as_json: JsonOption = False, store: StoreOption 
 
 
 @app.command("list")
-def list_roles(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def list_roles(as_json: JsonOption = False) -> None:
     """List the roles and what they allow, and who has them and where.
 
     Example:
@@ -76,7 +69,7 @@ def list_roles(as_json: JsonOption = False, store: StoreOption = None) -> None:
     """
     from anabranch.security.roles import Roles
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         roles = Roles(names.changes)
         found, bindings = roles.list(), roles.bindings()
     bound = [(row.principal, each.role, each.on) for row in bindings for each in row.roles]
@@ -98,11 +91,8 @@ def list_roles(as_json: JsonOption = False, store: StoreOption = None) -> None:
 def bind(
     role: _RoleArgument,
     principal: _PrincipalArgument,
-    on: Annotated[
-        str, typer.Option("--on", metavar="NAMES", help="Where: 'iot/', 'iot/sens*', 'iot/sensors', or '*' everywhere.")
-    ] = "*",
+    on: Annotated[str, option("--on", "NAMES", "Where: 'iot/', 'iot/sens*', 'iot/sensors', or '*' everywhere.")] = "*",
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Give a role to a principal. Running brokers know it within about a second.
 
@@ -113,7 +103,7 @@ def bind(
     """
     from anabranch.security.roles import Roles
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         row = Roles(names.changes).bind(role, principal, on)
     if as_json:
         print_json({"principal": row.principal, "roles": [each._asdict() for each in row.roles]})
@@ -125,11 +115,8 @@ def bind(
 def unbind(
     role: _RoleArgument,
     principal: _PrincipalArgument,
-    on: Annotated[
-        str | None, typer.Option("--on", metavar="NAMES", help="Only where it was bound so. Default: everywhere.")
-    ] = None,
+    on: Annotated[str | None, option("--on", "NAMES", "Only where it was bound so. Default: everywhere.")] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Take a role from a principal. Running brokers know it within about a second.
 
@@ -141,7 +128,7 @@ def unbind(
     """
     from anabranch.security.roles import Roles
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         gone = Roles(names.changes).unbind(role, principal, on)
     if as_json:
         print_json({"principal": principal, "unbound": [each._asdict() for each in gone]})

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.declare import argument, flag, new_app
 from anabranch.cli.options import (
     InternalOption,
     JsonOption,
     MatchOption,
-    StoreOption,
     TagOption,
     WithTagOption,
-    new_app,
     open_catalog,
     open_store,
     parse_tags,
@@ -42,16 +39,15 @@ if TYPE_CHECKING:
 
 app = new_app("Create, list, copy, rename and delete scopes: the namespaces of streams.")
 
-ScopeArgument = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope's name.")]
+ScopeArgument = Annotated[str, argument("SCOPE", "The scope's name.")]
 
 
 @app.command()
 def create(
     name: ScopeArgument,
     tag: TagOption = None,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Do nothing if the scope exists.")] = False,
+    exist_ok: Annotated[bool, flag("--exist-ok", "Do nothing if the scope exists.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Create a scope, and the store if it does not exist.
 
@@ -61,7 +57,7 @@ def create(
       anabranch scope create iot --tag owner=plant-7
     """
     tags = parse_tags(tag)
-    with open_catalog(store, create=True) as names:
+    with open_catalog(create=True) as names:
         scope = names.scopes.create(name, tags=tags, exist_ok=exist_ok)
     if as_json:
         print_json(_described(scope))
@@ -73,9 +69,8 @@ def create(
 def list_scopes(
     tag: WithTagOption = None,
     match: MatchOption = None,
-    internal: Annotated[bool, typer.Option("--internal", help="Also the store's own scopes.")] = False,
+    internal: Annotated[bool, flag("--internal", "Also the store's own scopes.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """List the scopes by name.
 
@@ -85,7 +80,7 @@ def list_scopes(
       anabranch scope list --json | jq -r '.[].name'
       anabranch scope list --tag owner=plant-7
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         found = names.scopes.list(tag=tag, pattern=match)
     scopes = [scope for scope in found if internal or not scope.name.startswith("_")]
     if as_json:
@@ -99,10 +94,9 @@ def list_scopes(
 def delete(
     name: ScopeArgument,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Delete all streams and aliases in it too, also the store's own.")
+        bool, flag("--recursive -r", "Delete all streams and aliases in it too, also the store's own.")
     ] = False,
     yes: YesOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Delete a scope that holds no streams; with --recursive, one with all it holds. If that is interrupted, running it
     again continues. It is refused while a pipeline that uses streams of the scope runs.
@@ -112,7 +106,7 @@ def delete(
       anabranch scope delete iot
       anabranch scope delete iot --recursive
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         if not recursive:
             names.scopes.delete(name)
         else:
@@ -130,19 +124,16 @@ def delete(
 
 @app.command()
 def copy(
-    source: Annotated[str, typer.Argument(metavar="SCOPE", help="The scope to copy.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The scope of the copies; created if it is missing.")],
+    source: Annotated[str, argument("SCOPE", "The scope to copy.")],
+    target: Annotated[str, argument("TARGET", "The scope of the copies; created if it is missing.")],
     internal: InternalOption = False,
-    ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Also ephemeral streams; their copies are permanent.")
-    ] = False,
+    ephemeral: Annotated[bool, flag("--ephemeral", "Also ephemeral streams; their copies are permanent.")] = False,
     to_store: ToStoreOption = None,
     to_blobs: ToBlobsOption = None,
     to_history: ToHistoryOption = None,
     to_keys: ToKeysOption = None,
     window: WindowOption = 4,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Copy all streams of a scope into another, at once and whatever their size. Running it again continues where it
     was interrupted, and copies new streams. Aliases of streams within the scope are copied too. Into another store the
@@ -156,7 +147,7 @@ def copy(
     check_other_store(to_store, to_blobs, to_history, to_keys)
     if to_store is not None:
         with (
-            open_store(store) as opened,
+            open_store() as opened,
             open_other_store(to_store, to_blobs, to_history, to_keys) as other,
             ProgressMeter(f"copying {source}") as meter,
         ):
@@ -166,7 +157,7 @@ def copy(
             moved: list[CopyResult] = finish(job, meter, to_store)
         _copied(target, moved, as_json, job=job.id)
         return
-    with open_catalog(store) as names, ProgressMeter(f"copying {source}", unit_bytes=False) as meter:
+    with open_catalog() as names, ProgressMeter(f"copying {source}", unit_bytes=False) as meter:
         copies = names.scopes.copy(source, target, internal=internal, ephemeral=ephemeral, progress=meter.show)
     _copied(target, copies, as_json)
 
@@ -181,9 +172,8 @@ def _copied(target: str, copies: list[CopyResult], as_json: bool, **more: str) -
 @app.command()
 def rename(
     name: ScopeArgument,
-    to: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+    to: Annotated[str, argument("NAME", "The new name.")],
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Give a scope another name, atomically. Open readers and writers of its streams continue; using an old name gives
     an error that names the new one. Pipelines that name streams of the scope have to be changed; it is refused while
@@ -193,7 +183,7 @@ def rename(
 
       anabranch scope rename iot plant-7
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         _pipelines(names, name)
         scope = names.scopes.rename(name, to)
     if as_json:

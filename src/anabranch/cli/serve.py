@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anabranch.cli.declare import flag, new_app, option
 from anabranch.cli.interrupts import interrupts
-from anabranch.cli.options import JsonOption, StoreOption, invocation, new_app
+from anabranch.cli.options import JsonOption, invocation
 from anabranch.cli.output import print_note, put_json, put_line, put_text
 from anabranch.core.redact import redacted, shown_address
 from anabranch.errors import InvalidArgument
@@ -34,41 +35,22 @@ def _port(name: str) -> Any:
     return typer.Option(f"--{name}-port", metavar="PORT", help=f"The port of {name}; 0 takes a free one.")
 
 
-_Config = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings as TOML. Default: ANABRANCH_SERVER_CONFIG."),
-]
-_Host = Annotated[
-    str | None, typer.Option("--host", metavar="HOST", help="The interface to listen on. Default: 127.0.0.1.")
-]
+_Config = Annotated[Path | None, option("--config", "FILE", "Settings as TOML. Default: ANABRANCH_SERVER_CONFIG.")]
+_Host = Annotated[str | None, option("--host", "HOST", "The interface to listen on. Default: 127.0.0.1.")]
 _FlightPort = Annotated[int | None, _port("flight")]
 _HttpPort = Annotated[int | None, _port("http")]
 _GrpcPort = Annotated[int | None, _port("grpc")]
-_Workers = Annotated[
-    int | None, typer.Option("--workers", metavar="N", help="Processes that serve HTTP on one socket.")
-]
-_Auth = Annotated[
-    str | None,
-    typer.Option("--auth", metavar="KIND", help="Authentication: tokens, or off. Default: off on loopback."),
-]
-_TlsCertificate = Annotated[
-    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="The certificate chain, in PEM.")
-]
-_TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, in PEM.")]
-_DevTls = Annotated[bool | None, typer.Option("--dev-tls", help="Make a certificate for this start.")]
-_Insecure = Annotated[
-    bool | None, typer.Option("--insecure", help="Serve other machines without TLS or authentication.")
-]
-_Queries = Annotated[
-    bool | None, typer.Option("--queries", help="Run deployed queries too, as `anabranch queries serve` does.")
-]
+_Workers = Annotated[int | None, option("--workers", "N", "Processes that serve HTTP on one socket.")]
+_Auth = Annotated[str | None, option("--auth", "KIND", "Authentication: tokens, or off. Default: off on loopback.")]
+_TlsCertificate = Annotated[Path | None, option("--tls-certificate", "FILE", "The certificate chain, in PEM.")]
+_TlsKey = Annotated[Path | None, option("--tls-key", "FILE", "Its private key, in PEM.")]
+_DevTls = Annotated[bool | None, flag("--dev-tls", "Make a certificate for this start.")]
+_Insecure = Annotated[bool | None, flag("--insecure", "Serve other machines without TLS or authentication.")]
+_Queries = Annotated[bool | None, flag("--queries", "Run deployed queries too, as `anabranch queries serve` does.")]
 _Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, as in the file; may be given several times."),
+    list[str] | None, option("--set", "NAME=VALUE", "Any other setting, as in the file; may be given several times.")
 ]
-_PrintConfig = Annotated[
-    bool, typer.Option("--print-config", help="Print all settings and where each came from, and exit.")
-]
+_PrintConfig = Annotated[bool, flag("--print-config", "Print all settings and where each came from, and exit.")]
 
 
 @app.command()
@@ -89,7 +71,6 @@ def serve(
     sets: _Sets = None,
     print_config: _PrintConfig = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.
 
@@ -125,7 +106,7 @@ def serve(
         "queries": queries,
     }
     given = {name: value for name, value in flags.items() if value is not None}
-    loaded = _load({**_shared(context, store), **_pairs(sets or ()), **given}, config)
+    loaded = _load({**_shared(context), **_pairs(sets or ()), **given}, config)
     if print_config:
         put_text(loaded.as_toml(), end="")
         return
@@ -138,10 +119,9 @@ def _load(flags: dict[str, Any], file: Path | None) -> LoadedSettings:
     return load(flags, file=file)
 
 
-def _shared(context: typer.Context, store: str | None) -> dict[str, str]:
+def _shared(context: typer.Context) -> dict[str, str]:
     """The options that all verbs share, as far as they were given: the broker reads the environment itself."""
     chosen = {name: getattr(invocation, name) for name in _SHARED}
-    chosen["store"] = store or chosen["store"]
     return {name: value for name, value in chosen.items() if value and _is_given(context, name)}
 
 

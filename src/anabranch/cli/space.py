@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.declare import new_app
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, put_line
 from anabranch.model.amounts import size_text
 
@@ -15,7 +16,7 @@ app = new_app()
 
 
 @app.command()
-def space(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def space(as_json: JsonOption = False) -> None:
     """Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.
 
     Truncating, deleting and compacting change the catalog at once. Files are removed by anabranch collect, once nothing
@@ -30,7 +31,7 @@ def space(as_json: JsonOption = False, store: StoreOption = None) -> None:
       anabranch space
       anabranch space --json | jq '.pinned[] | select(.reason == "lease")'
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         report = opened.space()
     if as_json:
         print_json(space_json(report))

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch import limits
 from anabranch.cli.confirm import confirm
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.input_files import read_text
 from anabranch.errors import InvalidArgument
 
@@ -17,36 +16,21 @@ if TYPE_CHECKING:
     from anabranch.reading.bounds import Place
     from anabranch.store import Store
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE.sql", help="The statements.")]
-FileOrTemplateArgument = Annotated[
-    Path | None, typer.Argument(metavar="[FILE.sql]", help="The statements; or pass --template.", show_default=False)
-]
+FileArgument = Annotated[Path, argument("FILE.sql", "The statements.")]
+FileOrTemplateArgument = Annotated[Path | None, argument("[FILE.sql]", "The statements; or pass --template.")]
 TemplateOption = Annotated[
-    str | None,
-    typer.Option(
-        "--template",
-        metavar="NAME",
-        help="Use the statements of this template; see `queries templates`.",
-        show_default=False,
-    ),
+    str | None, option("--template", "NAME", "Use the statements of this template; see `queries templates`.")
 ]
 ParamOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param", metavar="NAME=VALUE", help="A parameter that the file declares; may be given several times."
-    ),
+    list[str] | None, option("--param", "NAME=VALUE", "A parameter that the file declares; may be given several times.")
 ]
 StartFromOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--from", metavar="PLACE", help="Start over from here: head, tail, a time, -15m, or a cut (one per source)."
-    ),
+    option("--from", "PLACE", "Start over from here: head, tail, a time, -15m, or a cut (one per source)."),
 ]
-StartByOption = Annotated[str, typer.Option("--by", metavar="append|event", help="The kind of time of --from.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="With --from: drop the earlier results.")]
-DropResultsOption = Annotated[
-    bool, typer.Option("--drop-results", help="Delete its result streams too, if it made them.")
-]
+StartByOption = Annotated[str, option("--by", "append|event", "The kind of time of --from.")]
+ReplaceOption = Annotated[bool, flag("--replace", "With --from: drop the earlier results.")]
+DropResultsOption = Annotated[bool, flag("--drop-results", "Delete its result streams too, if it made them.")]
 
 
 def read_statements(file: Path) -> str:

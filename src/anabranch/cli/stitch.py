@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store, split_list, store_path
+from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.options import JsonOption, open_store, split_list, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, open_ranges, resolve_range, time_kind
@@ -38,29 +37,18 @@ if TYPE_CHECKING:
 app = new_app()
 
 _Sources = Annotated[
-    list[str],
-    typer.Argument(metavar="STREAM...", help="The streams in their order, or ranges of them: scope/name\\[start,end]."),
+    list[str], argument("STREAM...", "The streams in their order, or ranges of them: scope/name\\[start,end].")
 ]
-_Into = Annotated[str, typer.Option("--into", metavar="STREAM", help="The new stream, as scope/name.")]
+_Into = Annotated[str, option("--into", "STREAM", "The new stream, as scope/name.")]
 _DropSources = Annotated[
-    bool,
-    typer.Option(
-        "--drop-sources", help="Delete the sources in the same step; the new stream may take the name of one."
-    ),
+    bool, flag("--drop-sources", "Delete the sources in the same step; the new stream may take the name of one.")
 ]
 _Deduplicate = Annotated[
-    str | None,
-    typer.Option(
-        "--deduplicate", metavar="COLUMNS", help="Skip repeated events, compared by these columns: a,b. Moves bytes."
-    ),
+    str | None, option("--deduplicate", "COLUMNS", "Skip repeated events, compared by these columns: a,b. Moves bytes.")
 ]
 _Prefer = Annotated[
     str | None,
-    typer.Option(
-        "--prefer",
-        metavar="NUMBERS",
-        help="Which stream's events are kept, by the streams' numbers: 2,1 prefers the second.",
-    ),
+    option("--prefer", "NUMBERS", "Which stream's events are kept, by the streams' numbers: 2,1 prefers the second."),
 ]
 
 
@@ -83,7 +71,6 @@ def stitch(
     window: WindowOption = 4,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.
 
@@ -109,9 +96,9 @@ def stitch(
             _confirm([StreamRange.parse(text) for text in sources], yes=yes)
         where = (to_store, to_blobs, to_history, to_keys)
         with open_named(from_store, from_blobs, from_history, from_keys) as others:
-            _by_job(store, others, sources, into, by, deduplicate, prefer, where, window, as_json, drop_sources)
+            _by_job(others, sources, into, by, deduplicate, prefer, where, window, as_json, drop_sources)
         return
-    with open_ranges(store, sources, by) as (streams, parts):
+    with open_ranges(sources, by) as (streams, parts):
         if drop_sources:
             _confirm(parts, yes=yes)
         joined = streams.stitch(parts, into=into, keep_sources=not drop_sources)
@@ -123,7 +110,6 @@ def stitch(
 
 
 def _by_job(
-    store: str | None,
     others: Mapping[str, Store],
     sources: list[str],
     into: str,
@@ -138,7 +124,7 @@ def _by_job(
     """Stitch with a job that moves the bytes, perhaps into another store."""
     to_store, *where = to
     columns, order, times = split_list(deduplicate) or [], _numbers(prefer, len(sources)), time_kind(by)
-    with open_store(store) as opened:
+    with open_store() as opened:
         other = opened if to_store is None else open_other_store(to_store, *where)
         try:
             with ProgressMeter("stitching") as meter:
@@ -153,7 +139,7 @@ def _by_job(
                     window=window,
                     progress=meter.show,
                 )
-                joined = finish(job, meter, to_store or store_path(store))
+                joined = finish(job, meter, to_store or store_path())
             view = other.streams.view(into)
         finally:
             if other is not opened:

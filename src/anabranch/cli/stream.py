@@ -6,22 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch.cli.autoscale import autoscale
 from anabranch.cli.check_values import check as check_values
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.create_stream import create
+from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.hold import hold, keep
 from anabranch.cli.limit import limit
 from anabranch.cli.options import (
     InternalOption,
     JsonOption,
     MatchOption,
-    StoreOption,
     StreamArgument,
     WithTagOption,
-    new_app,
     open_catalog,
     open_store,
     split_list,
@@ -46,12 +43,11 @@ app.command()(create)
 
 @app.command("list")
 def list_streams(
-    scope: Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only streams of this scope.")] = None,
+    scope: Annotated[str | None, argument("[SCOPE]", "Only streams of this scope.")] = None,
     tag: WithTagOption = None,
     match: MatchOption = None,
     internal: InternalOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """List streams by name.
 
@@ -66,13 +62,13 @@ def list_streams(
 
     selected = ListFilter(tag=tag, pattern=match)
 
-    if is_broker(store_path(store)):
+    if is_broker(store_path()):
         from anabranch.cli.show_remote import remote_summaries
 
-        with open_store(store) as opened:
+        with open_store() as opened:
             rows = remote_summaries(opened, scope, internal=internal, selected=selected)
     else:
-        with open_catalog(store) as names, names.catalog.reading() as reading:
+        with open_catalog() as names, names.catalog.reading() as reading:
             rows = summaries(reading, scope, internal=internal, selected=selected)
     if as_json:
         print_json(rows)
@@ -81,7 +77,7 @@ def list_streams(
 
 
 @app.command()
-def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """Show a stream: columns, segments with their key ranges, events and bytes, epochs, head and tail.
 
     Examples:
@@ -93,13 +89,13 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
     from anabranch.model.names import StreamName
     from anabranch.streams.directory.find import need_view
 
-    if is_broker(store_path(store)):
+    if is_broker(store_path()):
         from anabranch.cli.show_remote import remote_details
 
-        with open_store(store) as opened:
+        with open_store() as opened:
             result = remote_details(opened, stream)
     else:
-        with open_catalog(store) as names, names.catalog.reading() as reading:
+        with open_catalog() as names, names.catalog.reading() as reading:
             result = details(reading, need_view(reading, StreamName.parse(stream)))
     if as_json:
         print_json(result)
@@ -110,16 +106,13 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
 @app.command()
 def scale(
     stream: StreamArgument,
-    segments: Annotated[
-        int | None, typer.Option("--segments", metavar="N", help="This many segments of equal key range.")
-    ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="SEGMENT", help="Split this segment.")] = None,
-    into: Annotated[int, typer.Option("--into", metavar="N", help="With --split: into this many segments.")] = 2,
+    segments: Annotated[int | None, option("--segments", "N", "This many segments of equal key range.")] = None,
+    split: Annotated[str | None, option("--split", "SEGMENT", "Split this segment.")] = None,
+    into: Annotated[int, option("--into", "N", "With --split: into this many segments.")] = 2,
     merge: Annotated[
-        str | None, typer.Option("--merge", metavar="SEGMENT,SEGMENT", help="Merge segments with adjacent key ranges.")
+        str | None, option("--merge", "SEGMENT,SEGMENT", "Merge segments with adjacent key ranges.")
     ] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Change the number of segments. Writers and readers adapt by themselves; the order of each key is kept.
 
@@ -134,7 +127,7 @@ def scale(
     merged = split_list(merge) or []
     if sum([segments is not None, split is not None, bool(merged)]) != 1:
         raise InvalidArgument("pass exactly one of --segments, --split and --merge")
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         names.streams.scale(stream, segments, split=split, into=into, merge=merged)
         view = names.streams.view(stream)
     current = ", ".join(str(segment.id) for segment in view.current)
@@ -145,19 +138,17 @@ def scale(
 def evolve(
     stream: StreamArgument,
     add: Annotated[
-        str | None,
-        typer.Option("--add", metavar="TEXT", help="Add columns: 'name:type, name:type'; see stream create."),
+        str | None, option("--add", "TEXT", "Add columns: 'name:type, name:type'; see stream create.")
     ] = None,
     schema_from: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--schema-from",
-            metavar="FILE",
-            help="Add the columns of a CSV, JSON lines, Parquet or Arrow file that the stream lacks.",
+            "FILE",
+            "Add the columns of a CSV, JSON lines, Parquet or Arrow file that the stream lacks.",
         ),
     ] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Add columns to a stream, at once and whatever its size. They are null in its earlier events.
 
@@ -174,7 +165,7 @@ def evolve(
 
     if (add is None) == (schema_from is None):
         raise InvalidArgument("pass either --add or --schema-from")
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         before = names.streams.get(stream).schema.columns.names
         names.streams.add_columns(stream, _columns_to_add(add, schema_from, before))
         view = names.streams.view(stream)
@@ -184,7 +175,7 @@ def evolve(
 
 
 @app.command()
-def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def seal(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """Seal a stream: it stays readable, but nothing more can be appended.
 
     Example:
@@ -193,7 +184,7 @@ def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
     """
     from anabranch.cli.show import print_change
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         names.streams.seal(stream)
         view = names.streams.view(stream)
     print_change(view, as_json, f"stream '{stream}' is sealed")
@@ -203,26 +194,19 @@ def seal(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
 def truncate(
     stream: StreamArgument,
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="PLACE", help="tail, a cut, a pointer, a time, or -2h (two hours ago)."),
+        str | None, option("--at", "PLACE", "tail, a cut, a pointer, a time, or -2h (two hours ago).")
     ] = None,
-    events: Annotated[
-        int | None, typer.Option("--events", metavar="N", help="Remove this many of the first events.", min=0)
-    ] = None,
+    events: Annotated[int | None, option("--events", "N", "Remove this many of the first events.", min=0)] = None,
     size: Annotated[
-        str | None,
-        typer.Option("--bytes", metavar="SIZE", help="Remove the first events, at most this many bytes: 500MB, 10GB."),
+        str | None, option("--bytes", "SIZE", "Remove the first events, at most this many bytes: 500MB, 10GB.")
     ] = None,
     by: ByOption = "append",
     consumed: Annotated[
         bool,
-        typer.Option(
-            "--consumed", help="Remove only what all subscribed reader groups have read; without a position, all of it."
-        ),
+        flag("--consumed", "Remove only what all subscribed reader groups have read; without a position, all of it."),
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Remove the events before a position, or this many from the beginning. The remaining offsets do not change.
 
@@ -243,7 +227,7 @@ def truncate(
         at = "tail"
     if sum(each is not None for each in (at, events, size)) != 1:
         raise InvalidArgument("pass exactly one of --at, --events, --bytes and --consumed")
-    with open_store(store) as opened:
+    with open_store() as opened:
         cut = place(opened, stream, at or "head", time_kind(by))
         if at is None:
             cut = advance_cut(opened, stream, cut, events, size, at_most=True)
@@ -260,14 +244,14 @@ def truncate(
 
 
 @app.command()
-def delete(stream: StreamArgument, yes: YesOption = False, store: StoreOption = None) -> None:
+def delete(stream: StreamArgument, yes: YesOption = False) -> None:
     """Delete a stream. Its bytes are freed by `anabranch collect`.
 
     Example:
 
       anabranch stream delete iot/sensors --yes
     """
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         events, name = _events(names, stream), str(names.streams.get(stream).name)
         also = "" if name == stream else f", of which '{stream}' is an alias,"
         confirm(f"Delete stream '{name}'{also} with its {counted(events, 'event')}?", yes=yes)

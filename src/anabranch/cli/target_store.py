@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
+from anabranch.cli.declare import option
 from anabranch.cli.output import print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.core.redact import shown_address
@@ -29,37 +28,20 @@ _PLACES: Final = (
 )
 
 ToStoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--to-store", metavar="PATH", help="Into this store, another folder or URL: bytes are moved, by a job."
-    ),
+    str | None, option("--to-store", "PATH", "Into this store, another folder or URL: bytes are moved, by a job.")
 ]
-ToBlobsOption = Annotated[
-    str | None, typer.Option("--to-blobs", metavar="PLACE", help="Where that store's blobs are, as --blobs.")
-]
-ToHistoryOption = Annotated[
-    str | None, typer.Option("--to-history", metavar="PLACE", help="Where its compacted files are, as --history.")
-]
-ToKeysOption = Annotated[
-    str | None, typer.Option("--to-keys", metavar="PLACE", help="The keys it is encrypted with, as --keys.")
-]
+ToBlobsOption = Annotated[str | None, option("--to-blobs", "PLACE", "Where that store's blobs are, as --blobs.")]
+ToHistoryOption = Annotated[str | None, option("--to-history", "PLACE", "Where its compacted files are, as --history.")]
+ToKeysOption = Annotated[str | None, option("--to-keys", "PLACE", "The keys it is encrypted with, as --keys.")]
 FromStoreOption = Annotated[
-    list[str] | None,
-    typer.Option("--from-store", metavar="NAME=PATH", help="A store that sources named NAME:scope/name live in."),
+    list[str] | None, option("--from-store", "NAME=PATH", "A store that sources named NAME:scope/name live in.")
 ]
-FromBlobsOption = Annotated[
-    list[str] | None, typer.Option("--from-blobs", metavar="NAME=PLACE", help="Where that store's blobs are.")
-]
+FromBlobsOption = Annotated[list[str] | None, option("--from-blobs", "NAME=PLACE", "Where that store's blobs are.")]
 FromHistoryOption = Annotated[
-    list[str] | None,
-    typer.Option("--from-history", metavar="NAME=PLACE", help="Where its compacted files are."),
+    list[str] | None, option("--from-history", "NAME=PLACE", "Where its compacted files are.")
 ]
-FromKeysOption = Annotated[
-    list[str] | None, typer.Option("--from-keys", metavar="NAME=PLACE", help="The keys it is encrypted with.")
-]
-WindowOption = Annotated[
-    int, typer.Option("--window", metavar="N", min=1, help="How many pieces are moved at the same time.")
-]
+FromKeysOption = Annotated[list[str] | None, option("--from-keys", "NAME=PLACE", "The keys it is encrypted with.")]
+WindowOption = Annotated[int, option("--window", "N", "How many pieces are moved at the same time.", min=1)]
 
 
 def check_other_store(url: str | None, blobs: str | None, history: str | None, keys: str | None) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_catalog
+from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.options import JsonOption, open_catalog
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 from anabranch.errors import InvalidArgument
 
@@ -16,38 +15,26 @@ if TYPE_CHECKING:
 app = new_app("Issue, list and revoke the tokens that identify callers of a broker.")
 
 NEVER: Final = "never"
-_PrincipalArgument = Annotated[
-    str, typer.Argument(metavar="PRINCIPAL", help="The principal's name, used by roles and in the audit log.")
-]
+_PrincipalArgument = Annotated[str, argument("PRINCIPAL", "The principal's name, used by roles and in the audit log.")]
 
 
 @app.command()
 def issue(
     principal: _PrincipalArgument,
     role: Annotated[
-        list[str] | None,
-        typer.Option("--role", metavar="ROLE", help="A role that the token has; may be given several times."),
+        list[str] | None, option("--role", "ROLE", "A role that the token has; may be given several times.")
     ] = None,
     operation: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow",
-            metavar="OPERATION",
-            help="Or: read, write, create, manage, admin, code; may be given several times.",
-        ),
+        option("--allow", "OPERATION", "Or: read, write, create, manage, admin, code; may be given several times."),
     ] = None,
     on: Annotated[
-        list[str] | None,
-        typer.Option("--on", metavar="NAMES", help="Where: 'iot/', 'iot/sens*', 'iot/sensors'. Default: everywhere."),
+        list[str] | None, option("--on", "NAMES", "Where: 'iot/', 'iot/sens*', 'iot/sensors'. Default: everywhere.")
     ] = None,
     expires: Annotated[
-        str,
-        typer.Option(
-            "--expires", metavar="DURATION", help="How long the token is valid, such as 12h or 90d; or 'never'."
-        ),
+        str, option("--expires", "DURATION", "How long the token is valid, such as 12h or 90d; or 'never'.")
     ] = "90d",
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Issue a token, which is printed once and can't be shown again. The store keeps only its SHA-256.
 
@@ -64,7 +51,7 @@ def issue(
     from anabranch.security.tokens import Tokens
 
     after_us = None if expires == NEVER else to_duration(expires)
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         made = Tokens(names.changes).issue(
             principal, roles=role or (), operations=operation or (), on=on or (), expires_after_us=after_us
         )
@@ -81,11 +68,8 @@ def issue(
 
 @app.command("list")
 def list_tokens(
-    principal: Annotated[
-        str | None, typer.Option("--principal", metavar="NAME", help="Only the tokens of one.")
-    ] = None,
+    principal: Annotated[str | None, option("--principal", "NAME", "Only the tokens of one.")] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """List the tokens, the oldest first: whose they are, what they may do, and until when. Never a token itself.
 
@@ -95,7 +79,7 @@ def list_tokens(
     """
     from anabranch.security.tokens import Tokens
 
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         rows, now = Tokens(names.changes).list(principal), names.now
     if as_json:
         print_json([_token_json(row) for row in rows])
@@ -118,12 +102,9 @@ def list_tokens(
 
 @app.command()
 def revoke(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The ids of tokens.")] = None,
-    principal: Annotated[
-        str | None, typer.Option("--principal", metavar="NAME", help="Revoke all tokens of this principal.")
-    ] = None,
+    ids: Annotated[list[str] | None, argument("[ID]...", "The ids of tokens.")] = None,
+    principal: Annotated[str | None, option("--principal", "NAME", "Revoke all tokens of this principal.")] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Revoke tokens. Running brokers refuse them within about a second, also in calls that have begun.
 
@@ -136,7 +117,7 @@ def revoke(
 
     if not ids and principal is None:
         raise InvalidArgument("pass the ids of the tokens, or --principal NAME for all tokens of a principal")
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         gone = Tokens(names.changes).revoke(ids or (), principal=principal)
     if as_json:
         print_json({"revoked": list(gone)})

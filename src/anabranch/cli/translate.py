@@ -4,47 +4,32 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Annotated, Final
 
 from anabranch import limits
+from anabranch.cli.declare import argument, new_app, option, without_store
 from anabranch.cli.input_files import read_sql
-from anabranch.cli.options import new_app
 from anabranch.errors import InvalidArgument
 
 app = new_app()
 
-_DIALECT: Final[dict[str, Any]] = {
-    "metavar": "NAME",
-    "help": "The SQL is of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino.",
-}
-DialectOption = Annotated[str | None, typer.Option("--dialect", **_DIALECT)]
+_DIALECTS: Final = "The SQL is of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino."
+DialectOption = Annotated[str | None, option("--dialect", "NAME", _DIALECTS)]
 
 
 @app.command()
+@without_store
 def translate(
-    sql: Annotated[
-        str | None, typer.Argument(metavar="[SQL]", help="The statements; - is stdin.", show_default=False)
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="Take the statements from a file.")
-    ] = None,
-    dialect: Annotated[str | None, typer.Option("--from", "--dialect", **_DIALECT)] = None,
+    sql: Annotated[str | None, argument("[SQL]", "The statements; - is stdin.")] = None,
+    file: Annotated[Path | None, option("--file", "FILE", "Take the statements from a file.")] = None,
+    dialect: Annotated[str | None, option("--from --dialect", "NAME", _DIALECTS)] = None,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            metavar="query|pipeline",
-            help="Translate every statement into this; default: what the statement needs.",
-        ),
+        option("--to", "query|pipeline", "Translate every statement into this; default: what the statement needs."),
     ] = None,
-    scope: Annotated[
-        str | None, typer.Option("--scope", metavar="SCOPE", help="The scope of streams that are named without one.")
-    ] = None,
+    scope: Annotated[str | None, option("--scope", "SCOPE", "The scope of streams that are named without one.")] = None,
     time: Annotated[
-        str | None,
-        typer.Option("--time", metavar="COLUMN", help="The column of event times, where the dialect names none."),
+        str | None, option("--time", "COLUMN", "The column of event times, where the dialect names none.")
     ] = None,
 ) -> None:
     """Print SQL of another system as SQL of a query or of a pipeline.

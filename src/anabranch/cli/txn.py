@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.declare import argument, flag, new_app
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.errors import InvalidArgument, TransactionNotFound
 from anabranch.model.transaction import TransactionInfo, TransactionState
@@ -17,14 +16,13 @@ if TYPE_CHECKING:
 
 app = new_app("List, show and abort transactions.")
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id, or a unique prefix of it.")]
+IdArgument = Annotated[str, argument("ID", "The transaction's id, or a unique prefix of it.")]
 
 
 @app.command("list")
 def list_(
-    every: Annotated[bool, typer.Option("--all", help="Also those that ended less than a week ago.")] = False,
+    every: Annotated[bool, flag("--all", "Also those that ended less than a week ago.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """List open transactions.
 
@@ -33,7 +31,7 @@ def list_(
       anabranch txn list
       anabranch txn list --all --json
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.transactions.list(ended=every)
     if as_json:
         print_json([_info_to_json(each) for each in found])
@@ -55,14 +53,14 @@ def list_(
 
 
 @app.command()
-def show(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(ident: IdArgument, as_json: JsonOption = False) -> None:
     """Show a transaction: its state and what it holds for each stream.
 
     Example:
 
       anabranch txn show 5f0c
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         info = _find(opened, ident)
         streams = {stream: opened.streams.find(stream) for stream in info.events}
     if as_json:
@@ -76,7 +74,7 @@ def show(ident: IdArgument, as_json: JsonOption = False, store: StoreOption = No
 
 
 @app.command()
-def abort(ident: IdArgument, yes: YesOption = False, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def abort(ident: IdArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
     """Abort an open transaction: its events never become visible, and its owner gets an error. A second call is
     harmless.
 
@@ -84,7 +82,7 @@ def abort(ident: IdArgument, yes: YesOption = False, as_json: JsonOption = False
 
       anabranch txn abort 5f0c --yes
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         info = _find(opened, ident)
         if info.state is not TransactionState.ABORTED:
             if info.state is TransactionState.OPEN:

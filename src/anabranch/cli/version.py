@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from anabranch import __version__
-from anabranch.cli.options import JsonOption, new_app
+from anabranch.cli.declare import new_app, without_store
+from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_json, put_line
 
 app = new_app()
 
 
 @app.command()
+@without_store
 def version(as_json: JsonOption = False) -> None:
     """Print the release.
 

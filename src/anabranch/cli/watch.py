@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, new_app, open_store
+from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, iso_time, put_json, put_line
 
 if TYPE_CHECKING:
@@ -21,18 +20,13 @@ _SHOWN_SEPARATELY = ("name", "segments", "group", "readers", "names")
 
 @app.command()
 def watch(
-    stream: Annotated[
-        str | None, typer.Argument(metavar="[STREAM]", help="The stream, as scope/name; default: the whole store.")
-    ] = None,
+    stream: Annotated[str | None, argument("[STREAM]", "The stream, as scope/name; default: the whole store.")] = None,
     start: Annotated[
-        str, typer.Option("--from", metavar="PLACE", help="tail, head for all that is kept, a time, or -2h before now.")
+        str, option("--from", "PLACE", "tail, head for all that is kept, a time, or -2h before now.")
     ] = "tail",
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more, until Ctrl-C.")] = True,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="End after this many notifications.")
-    ] = None,
+    follow: Annotated[bool, flag("--follow/--no-follow", "Wait for more, until Ctrl-C.")] = True,
+    limit: Annotated[int | None, option("--limit -n", "N", "End after this many notifications.", min=1)] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and everything else except
     its events.
@@ -47,7 +41,7 @@ def watch(
     """
     from anabranch.cli.stream_places import parse_place
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         place = parse_place(start, now=opened.runtime.clock.now())
         with opened.notifications.read(stream, start=place, follow=follow) as fields:
             for number, each in enumerate(fields, 1):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, StreamArgument, new_app, open_store
+from anabranch.cli.declare import argument, new_app
+from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ app = new_app("Watermarks: up to which time streams are complete, and which writ
 
 
 @app.command("list")
-def list_watermarks(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def list_watermarks(as_json: JsonOption = False) -> None:
     """List the streams whose writers note times, and how far each watermark is behind the newest event.
 
     Examples:
@@ -25,7 +24,7 @@ def list_watermarks(as_json: JsonOption = False, store: StoreOption = None) -> N
       anabranch watermark list
       anabranch watermark list --json | jq '.[] | select(.still_s > 60) | .name'
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.watermarks.statuses()
     if as_json:
         print_json([status_json(each) for each in found])
@@ -38,7 +37,7 @@ def list_watermarks(as_json: JsonOption = False, store: StoreOption = None) -> N
 
 
 @app.command()
-def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """Show the watermark of a stream: how far it is behind, for how long it has not advanced, and what each writer
     noted last.
 
@@ -47,7 +46,7 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
       anabranch watermark show iot/sensors
       anabranch watermark show iot/sensors --json | jq -r .cut
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         status = opened.watermarks.status(stream)
     if as_json:
         print_json(status_json(status))
@@ -72,11 +71,8 @@ def show(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption
 @app.command()
 def idle(
     stream: StreamArgument,
-    seconds: Annotated[
-        float | None, typer.Argument(metavar="[SECONDS]", help="The new time in seconds; default: only show it.")
-    ] = None,
+    seconds: Annotated[float | None, argument("[SECONDS]", "The new time in seconds; default: only show it.")] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Show or set for how long a writer may note no time before the watermark stops waiting for it.
 
@@ -85,7 +81,7 @@ def idle(
       anabranch watermark idle iot/sensors
       anabranch watermark idle iot/sensors 600
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         idle_s = opened.watermarks.idle(stream, seconds)
     if as_json:
         print_json({"name": stream, "idle_s": idle_s})
@@ -93,7 +89,7 @@ def idle(
         put_line(duration(idle_s))
 
 
-def watermark(stream: StreamArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def watermark(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """Show up to which event time the stream is complete, according to its writers, and the cut after which no older
     event follows.
 
@@ -102,7 +98,7 @@ def watermark(stream: StreamArgument, as_json: JsonOption = False, store: StoreO
       anabranch stream watermark iot/sensors
       anabranch read iot/sensors --to "$(anabranch stream watermark iot/sensors --json | jq -r .cut)"
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         mark = opened.watermarks.get(stream)
     time, cut = (None, None) if mark is None else (iso_time(mark.time_us), str(mark.cut))
     if as_json:

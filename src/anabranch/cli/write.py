@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.formats import FileFormat, TimeUnit
-from anabranch.cli.options import (
-    JsonOption,
-    StoreOption,
-    StreamArgument,
-    TruncateTimesOption,
-    invocation,
-    new_app,
-    time_rules,
-)
+from anabranch.cli.options import JsonOption, StreamArgument, TruncateTimesOption, invocation, time_rules
 from anabranch.cli.output import counted, print_json, print_note
 
 if TYPE_CHECKING:
@@ -26,49 +19,34 @@ app = new_app()
 
 _RATED_EVENTS_MIN: Final = 10_000
 
-_File = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - or nothing is stdin.")]
+_File = Annotated[str, argument("[FILE]", "A file; - or nothing is stdin.")]
 _Form = Annotated[
     FileFormat | None,
     typer.Option("--format", help="The file's format; default: by its ending, else what fits the stream."),
 ]
 _Create = Annotated[
-    bool,
-    typer.Option("--create", help="Create the stream, and the store, if they do not exist, with the columns found."),
+    bool, flag("--create", "Create the stream, and the store, if they do not exist, with the columns found.")
 ]
-_Key = Annotated[str | None, typer.Option("--key", metavar="COLUMN", help="For a new stream: the routing key.")]
-_Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="For a new stream: the event time.")]
-_Schema = Annotated[
-    str | None, typer.Option("--schema", metavar="TEXT", help="For a new stream: its columns, as in stream create.")
-]
-_Segments = Annotated[int, typer.Option("--segments", metavar="N", help="For a new stream: its segments.")]
+_Key = Annotated[str | None, option("--key", "COLUMN", "For a new stream: the routing key.")]
+_Time = Annotated[str | None, option("--time", "COLUMN", "For a new stream: the event time.")]
+_Schema = Annotated[str | None, option("--schema", "TEXT", "For a new stream: its columns, as in stream create.")]
+_Segments = Annotated[int, option("--segments", "N", "For a new stream: its segments.")]
 _TimeUnit = Annotated[
     TimeUnit | None,
     typer.Option("--time-unit", help="The unit of times given as numbers (since 1970); default: µs, if plausible."),
 ]
 _TimeFormat = Annotated[
-    str | None,
-    typer.Option("--time-format", metavar="FORMAT", help="The format of the event time: '%d.%m.%Y %H:%M'."),
+    str | None, option("--time-format", "FORMAT", "The format of the event time: '%d.%m.%Y %H:%M'.")
 ]
 _Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        "--delimiter",
-        metavar="C",
-        help="The delimiter of CSV fields; default: a comma, in .tsv files a tab (\\t).",
-    ),
+    str | None, option("--delimiter", "C", "The delimiter of CSV fields; default: a comma, in .tsv files a tab (\\t).")
 ]
-_AddColumns = Annotated[bool, typer.Option("--add-columns", help="Add columns to the stream that only the input has.")]
+_AddColumns = Annotated[bool, flag("--add-columns", "Add columns to the stream that only the input has.")]
 _RejectFile = Annotated[
-    Path | None,
-    typer.Option("--reject-file", metavar="FILE", help="Record bad rows in this new file, and write all others."),
+    Path | None, option("--reject-file", "FILE", "Record bad rows in this new file, and write all others.")
 ]
-_SkipErrors = Annotated[
-    int | None,
-    typer.Option("--skip-errors", metavar="N", min=0, help="Skip up to N bad rows; one more is an error."),
-]
-_Atomic = Annotated[
-    bool, typer.Option("--atomic", help="Write the whole file at once, or nothing; it must fit into 1 GiB.")
-]
+_SkipErrors = Annotated[int | None, option("--skip-errors", "N", "Skip up to N bad rows; one more is an error.", min=0)]
+_Atomic = Annotated[bool, flag("--atomic", "Write the whole file at once, or nothing; it must fit into 1 GiB.")]
 
 
 @app.command()
@@ -90,7 +68,6 @@ def write(
     skip_errors: _SkipErrors = None,
     atomic: _Atomic = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Append the events of a file or a pipe.
 
@@ -133,7 +110,7 @@ def write(
         reject_file=reject_file,
         skip_errors=skip_errors,
         atomic=atomic,
-    ).run(store)
+    ).run()
     _report(stream, written, as_json=as_json)
     if written.rejects.count and skip_errors is None:
         raise typer.Exit(1)

@@ -75,19 +75,19 @@ class FileWrite:
     skip_errors: int | None
     atomic: bool
 
-    def run(self, store: str | None) -> Written:
+    def run(self) -> Written:
         """Append all events of the file, and return once they are durable. Raises InvalidArgument for one bad row too
         many, with its line; see the command for what is written then."""
         name = StreamName.parse(self.stream)
         with ExitStack() as stack:
             source = stack.enter_context(IntakeSource(self.file))
-            opened = _open_if_there(store, create=self.create)
+            opened = _open_if_there(create=self.create)
             if opened is not None:
                 stack.enter_context(opened)
 
             def make_store() -> Store:
                 nonlocal opened
-                opened = stack.enter_context(open_store(store, create=True))
+                opened = stack.enter_context(open_store(create=True))
                 return opened
 
             clock = SystemClock() if opened is None else opened.runtime.clock
@@ -129,19 +129,19 @@ class FileWrite:
         return self.new.schema_of(intake, self.times, skip_bad=skip_bad)
 
 
-def _open_if_there(option: str | None, *, create: bool) -> Store | None:
+def _open_if_there(*, create: bool) -> Store | None:
     """Opens the store; None if there is none yet and it may be created."""
     try:
-        return open_store(option)
+        return open_store()
     except StoreNotFound:
         if not create:
             raise
     try:
-        with open_catalog(option):
+        with open_catalog():
             pass
     except StoreNotFound:
         return None
-    return open_store(option, create=True)  # a catalog whose blobs have no folder yet
+    return open_store(create=True)  # a catalog whose blobs have no folder yet
 
 
 def _not_found(store: Store, name: StreamName) -> AnabranchError:

@@ -11,34 +11,26 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.options import invocation, new_app
+from anabranch.cli.declare import new_app, option, without_store
+from anabranch.cli.options import invocation
 
 app = new_app()
 
 
 @app.command()
+@without_store
 def demo(
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", metavar="N", min=0, help="How long; default 60, 0: until Ctrl-C.")
-    ] = None,
+    seconds: Annotated[float | None, option("--seconds", "N", "How long; default 60, 0: until Ctrl-C.", min=0)] = None,
     file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", help="Your own CSV, JSON lines or Parquet, not this machine's metrics."),
+        Path | None, option("--file", "FILE", "Your own CSV, JSON lines or Parquet, not this machine's metrics.")
     ] = None,
     time: Annotated[
-        str | None,
-        typer.Option("--time", metavar="COLUMN", help="The column with the event time, if it is not recognized."),
+        str | None, option("--time", "COLUMN", "The column with the event time, if it is not recognized.")
     ] = None,
     key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="COLUMN", help="The column with the routing key, if it is not recognized."),
+        str | None, option("--key", "COLUMN", "The column with the routing key, if it is not recognized.")
     ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store", metavar="PATH", help="The store's folder; default: ./anabranch-demo.", show_default=False
-        ),
-    ] = None,
+    store: Annotated[str | None, option("--store", "PATH", "The store's folder; default: ./anabranch-demo.")] = None,
 ) -> None:
     """Watch streams and a pipeline at work, and see the result verified.
 

@@ -3,7 +3,7 @@ ones."""
 
 from __future__ import annotations
 
-from anabranch.cli.options import new_app
+from anabranch.cli.declare import new_app
 from anabranch.cli.queries.deploy import deploy
 from anabranch.cli.queries.lifecycle import delete, start, stop
 from anabranch.cli.queries.listing import list_queries, show, versions

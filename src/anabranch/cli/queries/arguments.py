@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from anabranch.cli.declare import argument, option
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The query's name.")]
-ResultArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[RESULT]", help="With several results: the name of the stream, or 1, 2 …", show_default=False
-    ),
-]
+NameArgument = Annotated[str, argument("NAME", "The query's name.")]
+ResultArgument = Annotated[str | None, argument("[RESULT]", "With several results: the name of the stream, or 1, 2 …")]
 RestartFromOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--restart-from",
-        "--from",
-        metavar="PLACE",
-        help="Where statements that lose their state start over: head, tail, a time, -15m, or a cut (one per source).",
+    option(
+        "--restart-from --from",
+        "PLACE",
+        "Where statements that lose their state start over: head, tail, a time, -15m, or a cut (one per source).",
     ),
 ]

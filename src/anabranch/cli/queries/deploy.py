@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-
 from anabranch.cli.confirm import YesOption
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.declare import flag, option
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.queries.arguments import NameArgument
 from anabranch.cli.queries.info import print_change
 from anabranch.cli.query_files import (
@@ -39,45 +38,35 @@ if TYPE_CHECKING:
     from anabranch.catalog.state.query import StandbyKind
     from anabranch.store import Store
 
-_Trigger = Annotated[
-    str, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; 0s: no pause.")
-]
-_Start = Annotated[bool, typer.Option("--start/--no-start", help="Whether to start it.")]
+_Trigger = Annotated[str, option("--trigger", "DURATION", "Time between micro-batches; 0s: no pause.")]
+_Start = Annotated[bool, flag("--start/--no-start", "Whether to start it.")]
 _Standby = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--standby",
-        metavar="warm|hot",
-        help="What takes over when a driver or host ends: a started driver (warm), or one that already runs the query "
+        "warm|hot",
+        "What takes over when a driver or host ends: a started driver (warm), or one that already runs the query "
         "(hot). Default: unchanged; warm for a new query.",
-        show_default=False,
     ),
 ]
 _Group = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--group",
-        metavar="GROUP",
-        help="Queries of different groups never share a driver. Default: unchanged; 'default' for a new query.",
-        show_default=False,
+        "GROUP",
+        "Queries of different groups never share a driver. Default: unchanged; 'default' for a new query.",
     ),
 ]
 _Cpus = Annotated[
     float | None,
-    typer.Option(
-        "--cpus",
-        metavar="N",
-        help="Processors that a host reserves for it. Default: unchanged; 0.1 for a new query.",
-        show_default=False,
-    ),
+    option("--cpus", "N", "Processors that a host reserves for it. Default: unchanged; 0.1 for a new query."),
 ]
 _Memory = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--memory",
-        metavar="SIZE",
-        help="Memory that a host reserves for it, in addition to its driver's. Default: unchanged; 150MB for a new query.",
-        show_default=False,
+        "SIZE",
+        "Memory that a host reserves for it, in addition to its driver's. Default: unchanged; 150MB for a new query.",
     ),
 ]
 
@@ -103,7 +92,6 @@ def deploy(
     replace: ReplaceOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Deploy a file of CREATE STREAM statements, or a template, as a query, or as a new version of it. A host runs it
     within seconds.
@@ -128,7 +116,7 @@ def deploy(
       anabranch queries deploy scores scores.sql --wheel scoring-1.0-py3-none-any.whl --resource model.json
       anabranch queries deploy means means.sql --param size='1 minute' --from -1d --replace --yes
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         text, parameters = statements_of(opened, file, template, dialect), parse_pairs(param, "a parameter")
         files = read_files(wheel, wasm, resource)
         _check(opened, name, text, parameters, files or {}, restarts=start_from is not None)

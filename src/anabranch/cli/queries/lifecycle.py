@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.declare import flag
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_note
 from anabranch.cli.queries.arguments import NameArgument
 from anabranch.cli.queries.info import print_change
 from anabranch.cli.statement_options import DropResultsOption
 
 
-def start(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def start(name: NameArgument, as_json: JsonOption = False) -> None:
     """Start a query that was stopped or has failed. It continues where it stopped.
 
     Example:
 
       anabranch queries start means
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         info = opened.queries.start(name)
     print_change(info, as_json)
 
 
 def stop(
     name: NameArgument,
-    now: Annotated[
-        bool, typer.Option("--now", help="Don't wait for the micro-batch in progress; the next run repeats it.")
-    ] = False,
+    now: Annotated[bool, flag("--now", "Don't wait for the micro-batch in progress; the next run repeats it.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Have a query stop after the micro-batch in progress. What it published stays.
 
@@ -41,17 +37,12 @@ def stop(
       anabranch queries stop means
       anabranch queries stop means --now
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         info = opened.queries.stop(name, now=now)
     print_change(info, as_json)
 
 
-def delete(
-    name: NameArgument,
-    drop_results: DropResultsOption = False,
-    yes: YesOption = False,
-    store: StoreOption = None,
-) -> None:
+def delete(name: NameArgument, drop_results: DropResultsOption = False, yes: YesOption = False) -> None:
     """Delete a query with its versions, its checkpoints, its log and the streams of its late events. Its results stay,
     unless --drop-results is given: then all streams that it made are deleted, also those of earlier statements and those
     that a replay kept. If it ever ran, a host does this; until then it is listed.
@@ -61,7 +52,7 @@ def delete(
       anabranch queries delete means
       anabranch queries delete means --drop-results
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         made = opened.queries.get(name).made if drop_results else ()
         confirm(f"Delete query '{name}'{' with ' * bool(made)}{', '.join(made)}?", yes=yes)
         opened.queries.delete(name, drop_results=drop_results)

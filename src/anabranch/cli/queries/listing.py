@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line, strong
 from anabranch.cli.queries.arguments import NameArgument
 from anabranch.cli.queries.info import info_to_json, needs_text, standby_text, state_text
@@ -12,7 +12,7 @@ from anabranch.cli.query_files import files_text
 from anabranch.model.amounts import size_text
 
 
-def list_queries(as_json: JsonOption = False, store: StoreOption = None) -> None:
+def list_queries(as_json: JsonOption = False) -> None:
     """List the deployed queries, with their state.
 
     Examples:
@@ -20,7 +20,7 @@ def list_queries(as_json: JsonOption = False, store: StoreOption = None) -> None
       anabranch queries list
       anabranch queries list --json | jq -r '.[] | select(.state == "failed") | .name'
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.queries.list()
     if as_json:
         print_json([info_to_json(info) for info in found])
@@ -48,14 +48,14 @@ def list_queries(as_json: JsonOption = False, store: StoreOption = None) -> None
             print_note(f"query '{info.name}' has no hot standby: {info.standby_refused}")
 
 
-def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def show(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show a query: its state, what it reads and writes and how far it is, and its statements.
 
     Example:
 
       anabranch queries show means
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         info = opened.queries.get(name)
         version = next((each for each in opened.queries.versions(name) if each.number == info.version), None)
     if as_json:
@@ -115,14 +115,14 @@ def show(name: NameArgument, as_json: JsonOption = False, store: StoreOption = N
             put_line(f"  {line.expandtabs()}".rstrip())
 
 
-def versions(name: NameArgument, as_json: JsonOption = False, store: StoreOption = None) -> None:
+def versions(name: NameArgument, as_json: JsonOption = False) -> None:
     """List the versions of a query. The one that is deployed is marked.
 
     Example:
 
       anabranch queries versions means
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         current, found = opened.queries.get(name).version, opened.queries.versions(name)
     if as_json:
         print_json(

@@ -6,17 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.cli.options import FollowOption, JsonOption, StoreOption, open_store
+from anabranch.cli.options import FollowOption, JsonOption, open_store
 from anabranch.cli.output import iso_time, put_json, put_line
 from anabranch.cli.queries.arguments import NameArgument
 
 
-def logs(
-    name: NameArgument,
-    follow: FollowOption = False,
-    as_json: JsonOption = False,
-    store: StoreOption = None,
-) -> None:
+def logs(name: NameArgument, follow: FollowOption = False, as_json: JsonOption = False) -> None:
     """Print the log of a query: its starts, ends and failures.
 
     Example:
@@ -26,7 +21,7 @@ def logs(
     from anabranch.deployments.record import log_stream
     from anabranch.errors import StreamNotFound
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         opened.queries.get(name)
         try:
             reader = opened.reader(log_stream(name), follow=follow)

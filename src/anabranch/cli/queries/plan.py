@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from anabranch.cli.declare import flag
 from anabranch.cli.output import print_columns, print_json
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
     from anabranch.store import Store
 
-PlanOption = Annotated[
-    bool, typer.Option("--plan", help="Show what would happen to each statement, and change nothing.")
-]
+PlanOption = Annotated[bool, flag("--plan", "Show what would happen to each statement, and change nothing.")]
 
 
 def upgrade_plan(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from anabranch.cli.declare import without_store
 from anabranch.cli.output import print_note
 from anabranch.cli.progress import ProgressMeter
 
 
+@without_store
 def prepare() -> None:
     """Make Spark start in half the time on this machine.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
 from anabranch import limits
-from anabranch.cli.options import FollowOption, FormatOption, JsonOption, OutputOption, StoreOption, open_store
+from anabranch.cli.declare import argument, flag, option
+from anabranch.cli.options import FollowOption, FormatOption, JsonOption, OutputOption, open_store
 from anabranch.cli.output import print_json, print_note, put_json
 from anabranch.cli.queries.arguments import NameArgument, ResultArgument
 from anabranch.cli.ranges import ByOption
@@ -39,7 +38,6 @@ def results(
     form: FormatOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Print the results of a query, as `read` prints a stream. With --follow it continues with new results, and
     waits for the results of a query that has just been deployed.
@@ -51,7 +49,7 @@ def results(
       anabranch queries results means iot/means --format csv --output means.csv
     """
     kind = output_format(form, as_json=as_json, output=output, follow=follow, limit=limit)
-    with open_store(store) as opened:
+    with open_store() as opened:
         options = reader_options(opened, start, end, by, follow=follow, limit=limit, columns=columns)
         with opened.queries.results(name, result, **options) as reader:
             print_events(reader, kind, output, limit=limit, meta=meta, follow=follow)
@@ -59,29 +57,20 @@ def results(
 
 def state(
     name: NameArgument,
-    key: Annotated[
-        str | None,
-        typer.Argument(metavar="KEY", help="The routing key of the results, such as a device.", show_default=False),
-    ] = None,
+    key: Annotated[str | None, argument("KEY", "The routing key of the results, such as a device.")] = None,
     result: ResultArgument = None,
-    committed: Annotated[bool, typer.Option("--committed", help="Spark's state, such as open windows.")] = False,
+    committed: Annotated[bool, flag("--committed", "Spark's state, such as open windows.")] = False,
     batch: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, help="With --committed: the state after this micro-batch. Default: the last one."
-        ),
+        option("--batch", "N", "With --committed: the state after this micro-batch. Default: the last one.", min=0),
     ] = None,
     limit: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=limits.DEPLOYMENT_STATE_ROWS_MAX,
-            help="With --committed: the maximum number of rows.",
+        option(
+            "--limit", "N", "With --committed: the maximum number of rows.", min=1, max=limits.DEPLOYMENT_STATE_ROWS_MAX
         ),
     ] = 100,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Print the last result with a key, of all that were published by now, as one line of JSON.
 
@@ -94,13 +83,13 @@ def state(
       anabranch queries state means sensor-7 --committed
     """
     if committed:
-        _print_committed(name, key, result, batch, limit, as_json=as_json, store=store)
+        _print_committed(name, key, result, batch, limit, as_json=as_json)
         return
     if key is None or batch is not None:
         raise InvalidArgument(
             "pass the KEY of a result, or --committed for Spark's state; --batch requires --committed"
         )
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.queries.state(name, key, result)
         if found is None:
             raise EventNotFound(f"query '{name}' has no result with the key '{key}'")
@@ -108,11 +97,11 @@ def state(
 
 
 def _print_committed(
-    name: str, key: str | None, result: str | None, batch: int | None, limit: int, *, as_json: bool, store: str | None
+    name: str, key: str | None, result: str | None, batch: int | None, limit: int, *, as_json: bool
 ) -> None:
     from dataclasses import asdict
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.queries.committed_state(name, key, result, batch=batch, rows_max=limit)
     if as_json:
         print_json(asdict(found))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch.cli.confirm import YesOption
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.declare import argument
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.queries.arguments import NameArgument, RestartFromOption
 from anabranch.cli.queries.info import print_change
 from anabranch.cli.queries.plan import PlanOption, print_plan, upgrade_plan
@@ -24,16 +23,13 @@ if TYPE_CHECKING:
 
 def rollback(
     name: NameArgument,
-    version: Annotated[
-        int | None, typer.Argument(metavar="[VERSION]", help="Default: the one before.", show_default=False)
-    ] = None,
+    version: Annotated[int | None, argument("[VERSION]", "Default: the one before.")] = None,
     plan_only: PlanOption = False,
     restart_from: RestartFromOption = None,
     by: StartByOption = "append",
     replace: ReplaceOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Return to an older version of a query, and keep the state of every statement that is the same in both. The others need
     --restart-from, as for `upgrade`. --plan says which they are.
@@ -44,7 +40,7 @@ def rollback(
       anabranch queries rollback means
       anabranch queries rollback means 3 --restart-from head --replace --yes
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         if plan_only:
             print_plan(_plan(opened, name, version), as_json)
             return

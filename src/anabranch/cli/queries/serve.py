@@ -6,52 +6,25 @@ import logging
 import sys
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import StoreOption, open_store, store_path
+from anabranch.cli.declare import flag, option
+from anabranch.cli.options import open_store, store_path
 from anabranch.cli.output import print_note
 from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import shown_address
 
-_DriverPerQuery = Annotated[
-    bool, typer.Option("--driver-per-query", help="A Spark session for each query, instead of one for all.")
-]
-_Spares = Annotated[
-    int, typer.Option("--spares", metavar="N", min=0, help="How many drivers to start and warm up ahead of use.")
-]
+_DriverPerQuery = Annotated[bool, flag("--driver-per-query", "A Spark session for each query, instead of one for all.")]
+_Spares = Annotated[int, option("--spares", "N", "How many drivers to start and warm up ahead of use.", min=0)]
 _Lease = Annotated[
-    str,
-    typer.Option(
-        "--lease", metavar="DURATION", help="The time after which another host takes the queries of a dead one."
-    ),
+    str, option("--lease", "DURATION", "The time after which another host takes the queries of a dead one.")
 ]
 _Group = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="Run only the queries of this group; may be given several times."),
+    list[str] | None, option("--group", "GROUP", "Run only the queries of this group; may be given several times.")
 ]
-_Cpus = Annotated[
-    float | None,
-    typer.Option(
-        "--cpus",
-        metavar="N",
-        min=0,
-        help="Processors for queries. Default: all of this machine.",
-        show_default=False,
-    ),
-]
+_Cpus = Annotated[float | None, option("--cpus", "N", "Processors for queries. Default: all of this machine.", min=0)]
 _Memory = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        metavar="SIZE",
-        help="Memory for drivers and queries. Default: four fifths of this machine's.",
-        show_default=False,
-    ),
+    str | None, option("--memory", "SIZE", "Memory for drivers and queries. Default: four fifths of this machine's.")
 ]
-_Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."),
-]
+_Conf = Annotated[list[str] | None, option("--conf", "NAME=VALUE", "A setting of Spark; may be given several times.")]
 
 
 def serve(
@@ -62,7 +35,6 @@ def serve(
     cpus: _Cpus = None,
     memory: _Memory = None,
     conf: _Conf = None,
-    store: StoreOption = None,
 ) -> None:
     """Run the deployed queries of a store until Ctrl-C.
 
@@ -79,7 +51,7 @@ def serve(
     """
     from anabranch.model.amounts import to_duration, to_size
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         from anabranch.cli.interrupts import interrupts
         from anabranch.spark.queries.capacity import machine_capacity
         from anabranch.spark.queries.host import QueryHost
@@ -94,7 +66,7 @@ def serve(
             capacity=machine_capacity(cpus, None if memory is None else to_size(memory), group),
         )
         _log_to_stderr()
-        print_note(f"serving the queries of {shown_address(store_path(store))}; Ctrl-C ends it")
+        print_note(f"serving the queries of {shown_address(store_path())}; Ctrl-C ends it")
         ending = interrupts("stopping after the micro-batches in progress; a second signal ends it at once")
         with preparing_spark(), ending as interrupted:
             host.run(interrupted.is_set)

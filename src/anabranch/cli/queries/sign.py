@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from anabranch.cli.declare import option, without_store
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_json, print_note
 from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
@@ -16,22 +15,18 @@ from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 
 
+@without_store
 def sign(
     file: FileArgument,
     key: Annotated[
-        Path,
-        typer.Option(
-            "--key", metavar="KEY.pem", help="The private Ed25519 key; only its owner may be able to read the file."
-        ),
+        Path, option("--key", "KEY.pem", "The private Ed25519 key; only its owner may be able to read the file.")
     ],
     wheel: WheelOption = None,
     wasm: WasmOption = None,
     resource: ResourceOption = None,
     param: ParamOption = None,
     dialect: DialectOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where it is written. Default: FILE.sql.sig.")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "FILE", "Where it is written. Default: FILE.sql.sig.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Sign a file of statements together with the wheels, modules, resources and parameters that it is to be deployed with.

@@ -5,26 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.declare import argument, flag
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.statement_options import FileArgument, read_statements
 
 if TYPE_CHECKING:
     from anabranch.deployments.templates.template import QueryTemplate
 
-TemplateArgument = Annotated[str, typer.Argument(metavar="NAME", help="The template's name.")]
+TemplateArgument = Annotated[str, argument("NAME", "The template's name.")]
 
 
 def templates(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Show this template. Default: list all.", show_default=False)
-    ] = None,
-    sql: Annotated[bool, typer.Option("--sql", help="With NAME: print only its statements.")] = False,
+    name: Annotated[str | None, argument("[NAME]", "Show this template. Default: list all.")] = None,
+    sql: Annotated[bool, flag("--sql", "With NAME: print only its statements.")] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """List the templates: statements with parameters, to deploy a query without writing SQL. Some come with the package, and
     others were saved in the store.
@@ -36,7 +32,7 @@ def templates(
       anabranch queries deploy minutes --template rollup --param source=iot/sensors --param target=iot/minutes --param key=device --param time=at --param value=celsius
       anabranch queries templates rollup --sql >my-rollup.sql
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         found = opened.templates.list() if name is None else [opened.templates.get(name)]
     if as_json:
         print_json(_json(found[0]) if name is not None else [_json(template) for template in found])
@@ -60,9 +56,7 @@ def templates(
         _show(found[0])
 
 
-def save_template(
-    name: TemplateArgument, file: FileArgument, as_json: JsonOption = False, store: StoreOption = None
-) -> None:
+def save_template(name: TemplateArgument, file: FileArgument, as_json: JsonOption = False) -> None:
     """Save a file of statements as a template, or change one. The comment with which it begins is its description.
     Queries that were deployed with it stay as they are.
 
@@ -70,7 +64,7 @@ def save_template(
 
       anabranch queries save-template hot hot.sql
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         saved = opened.templates.save(name, read_statements(file))
     if as_json:
         print_json(_json(saved))
@@ -78,14 +72,14 @@ def save_template(
         print_note(f"template '{name}' has {len(saved.parameters)} parameters")
 
 
-def remove_template(name: TemplateArgument, yes: YesOption = False, store: StoreOption = None) -> None:
+def remove_template(name: TemplateArgument, yes: YesOption = False) -> None:
     """Remove a template that was saved. Queries that were deployed with it stay.
 
     Example:
 
       anabranch queries remove-template hot
     """
-    with open_store(store) as opened:
+    with open_store() as opened:
         opened.templates.get(name)
         confirm(f"Remove template '{name}'?", yes=yes)
         opened.templates.remove(name)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.declare import argument, flag, option
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_columns, print_json
 from anabranch.cli.queries.info import progress_to_json
 from anabranch.errors import InvalidArgument
@@ -17,19 +16,16 @@ if TYPE_CHECKING:
 
 
 def top(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="These queries; default: all.", show_default=False)
-    ] = None,
+    names: Annotated[list[str] | None, argument("[NAME]…", "These queries; default: all.")] = None,
     operators: Annotated[
-        bool, typer.Option("--operators", help="A row for each stateful operator, instead of for each statement.")
+        bool, flag("--operators", "A row for each stateful operator, instead of for each statement.")
     ] = False,
     segments: Annotated[
-        bool, typer.Option("--segments", help="A row for each segment of the streams that a statement reads.")
+        bool, flag("--segments", "A row for each segment of the streams that a statement reads.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Print once, and end: the default without a terminal.")] = False,
-    interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="Time between two looks.")] = "1s",
+    once: Annotated[bool, flag("--once", "Print once, and end: the default without a terminal.")] = False,
+    interval: Annotated[str, option("--interval", "DURATION", "Time between two looks.")] = "1s",
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Show the progress of the deployed queries, until Ctrl-C: rates, lag, watermark, state, late events and micro-batches.
 
@@ -52,7 +48,7 @@ def top(
     if operators and segments:
         raise InvalidArgument("give --operators or --segments, not both")
     header, rows_of = top_table.TABLES["operators" if operators else "segments" if segments else "statements"]
-    with open_store(store) as opened:
+    with open_store() as opened:
 
         def look() -> list[QueryInfo]:
             return [opened.queries.get(name) for name in names] if names else list(opened.queries.list())

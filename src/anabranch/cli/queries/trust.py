@@ -6,36 +6,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from anabranch.cli.options import JsonOption, StoreOption, open_catalog
+from anabranch.cli.declare import argument, option
+from anabranch.cli.options import JsonOption, open_catalog
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 
 
 def trust(
-    key: Annotated[
-        Path | None,
-        typer.Argument(metavar="[KEY.pem]", help="A public Ed25519 key to trust.", show_default=False),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            "--label", metavar="TEXT", help="A label for the key. Default: the file's name.", show_default=False
-        ),
-    ] = None,
+    key: Annotated[Path | None, argument("[KEY.pem]", "A public Ed25519 key to trust.")] = None,
+    label: Annotated[str | None, option("--label", "TEXT", "A label for the key. Default: the file's name.")] = None,
     remove: Annotated[
-        str | None,
-        typer.Option(
-            "--remove",
-            metavar="KEY",
-            help="Stop trusting this key: its label, or its first digits.",
-            show_default=False,
-        ),
+        str | None, option("--remove", "KEY", "Stop trusting this key: its label, or its first digits.")
     ] = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """List the keys whose signatures the store accepts on queries, add one, or remove one.
 
@@ -54,7 +38,7 @@ def trust(
 
     if key is not None and remove is not None:
         raise InvalidArgument("pass a key to add, or --remove, not both")
-    with open_catalog(store) as names:
+    with open_catalog() as names:
         keys = TrustedKeys(names.changes)
         if key is not None:
             with optional("signatures", "encryption"):

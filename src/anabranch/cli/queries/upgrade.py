@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.declare import flag, option
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.queries.arguments import NameArgument, RestartFromOption
 from anabranch.cli.queries.info import print_change
 from anabranch.cli.queries.plan import PlanOption, print_plan, upgrade_plan
@@ -38,27 +37,15 @@ from anabranch.remote.address import is_broker
 if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
 
-_Trigger = Annotated[
-    str | None, typer.Option("--trigger", metavar="DURATION", help="Time between micro-batches; default: unchanged.")
-]
-_By = Annotated[
-    str, typer.Option("--by", metavar="append|event", help="The kind of time of --restart-from and --replay.")
-]
-_Replace = Annotated[
-    bool, typer.Option("--replace", help="With --restart-from: drop the earlier results of those statements.")
-]
+_Trigger = Annotated[str | None, option("--trigger", "DURATION", "Time between micro-batches; default: unchanged.")]
+_By = Annotated[str, option("--by", "append|event", "The kind of time of --restart-from and --replay.")]
+_Replace = Annotated[bool, flag("--replace", "With --restart-from: drop the earlier results of those statements.")]
 _Replay = Annotated[
     list[str] | None,
-    typer.Option(
-        "--replay",
-        metavar="PLACE",
-        help="Recompute all results from here, and replace the present ones once caught up.",
-    ),
+    option("--replay", "PLACE", "Recompute all results from here, and replace the present ones once caught up."),
 ]
-_Keep = Annotated[bool, typer.Option("--keep/--drop", help="With --replay: whether the earlier results are kept.")]
-_Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="With --replay: wait until the new results have taken over.")
-]
+_Keep = Annotated[bool, flag("--keep/--drop", "With --replay: whether the earlier results are kept.")]
+_Wait = Annotated[bool, flag("--wait/--no-wait", "With --replay: wait until the new results have taken over.")]
 
 
 def upgrade(
@@ -81,7 +68,6 @@ def upgrade(
     signature: SignatureOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Deploy a changed file as a new version, and keep the state of every statement whose change allows it.
 
@@ -102,7 +88,7 @@ def upgrade(
         raise InvalidArgument("--replay recomputes all results: omit --restart-from, --replace and --plan")
     if not replay and not (keep and wait):
         raise InvalidArgument("--drop and --no-wait require --replay")
-    with open_store(store) as opened:
+    with open_store() as opened:
         text, parameters = (
             statements_of(opened, file, template, dialect),
             parse_pairs(param, "a parameter") if param else None,

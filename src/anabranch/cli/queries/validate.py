@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.cli.options import JsonOption, StoreOption, open_store
+from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_columns, print_json, print_note
 from anabranch.cli.query_files import (
     ResourceOption,
@@ -24,7 +24,6 @@ def validate(
     wasm: WasmOption = None,
     resource: ResourceOption = None,
     as_json: JsonOption = False,
-    store: StoreOption = None,
 ) -> None:
     """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints
     the streams that it reads, the columns of its results, and its parameters. Through a broker, a host does it.
@@ -37,7 +36,7 @@ def validate(
 
     from anabranch.remote.address import is_broker
 
-    with open_store(store) as opened:
+    with open_store() as opened:
         text, parameters = statements_of(opened, file, template, dialect), parse_pairs(param, "a parameter")
         files = read_files(wheel, wasm, resource) or {}
         if is_broker(opened.url):
