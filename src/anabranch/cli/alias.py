@@ -6,7 +6,7 @@ from typing import Annotated
 
 from anabranch.cli.declare import argument, new_app, option
 from anabranch.cli.options import JsonOption, open_catalog
-from anabranch.cli.output import print_columns, print_json, print_note
+from anabranch.cli.output import print_columns, print_json, print_result
 from anabranch.errors import InvalidArgument
 
 alias_app = new_app()
@@ -44,10 +44,7 @@ def alias(
     rows = [{"alias": str(each), "stream": str(of)} for each, of in found.items()]
     if name is not None:
         (created,) = [each for each in rows if each["alias"] == name]
-        if as_json:
-            print_json(created)
-        else:
-            print_note(f"'{name}' is an alias of '{created['stream']}'")
+        print_result(as_json, created, f"'{name}' is an alias of '{created['stream']}'")
     elif as_json:
         print_json(rows)
     else:
@@ -64,7 +61,4 @@ def unalias(name: Annotated[str, argument("NAME", "The alias, as scope/name.")],
     """
     with open_catalog() as names:
         names.aliases.remove(name)
-    if as_json:
-        print_json({"alias": name})
-    else:
-        print_note(f"'{name}' is no longer an alias")
+    print_result(as_json, {"alias": name}, f"'{name}' is no longer an alias")

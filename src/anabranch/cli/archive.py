@@ -9,7 +9,7 @@ import typer
 
 from anabranch.cli.declare import argument, flag, new_app, option, without_store
 from anabranch.cli.options import JsonOption, open_store, store_path
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, ToOption, open_store_range
 from anabranch.cli.target_store import WindowOption, finish
@@ -79,10 +79,7 @@ def create(
                     progress=meter.show,
                 )
                 report = finish(job, meter, store_path())
-    if as_json:
-        print_json({**asdict(report), "job": job.id})
-    else:
-        print_note(_report_text(report))
+    print_result(as_json, {**asdict(report), "job": job.id}, _report_text(report))
 
 
 def _report_text(report: ArchiveReport) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 from anabranch.cli.archive import TrustedOption
 from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.options import JsonOption, TruncateTimesOption, invocation, open_store
-from anabranch.cli.output import counted, print_json, print_note
+from anabranch.cli.output import counted, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 
@@ -58,10 +58,9 @@ def attach(
             raise InvalidArgument("--confirm takes only a location: anabranch attach --confirm URL")
         with open_store() as opened:
             count = opened.archives.confirm_attachment(url)
-        if as_json:
-            print_json({"confirmed": count})
-        else:
-            print_note(f"{counted(count, 'attachment')} confirmed" if count else "confirmed already")
+        print_result(
+            as_json, {"confirmed": count}, f"{counted(count, 'attachment')} confirmed" if count else "confirmed already"
+        )
         return
     with open_store() as opened, ProgressMeter("looking at files", unit_bytes=False) as meter:
         made = opened.archives.attach(

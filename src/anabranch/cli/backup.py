@@ -7,7 +7,7 @@ from typing import Annotated
 
 from anabranch.cli.declare import argument, flag, new_app
 from anabranch.cli.options import JsonOption, open_store
-from anabranch.cli.output import counted, iso_time, print_json, print_note
+from anabranch.cli.output import counted, iso_time, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import size_text
@@ -57,7 +57,4 @@ def backup(
                 f"{counted(report.blobs, 'blob')} copied, {size_text(report.bytes)}; "
                 f"{report.blobs_reused:,} already there, {report.removed:,} no longer needed and removed"
             )
-    if as_json:
-        print_json(result)
-    else:
-        print_note(text)
+    print_result(as_json, result, text)

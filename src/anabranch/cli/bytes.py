@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, Final
 
 from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.options import JsonOption, StreamArgument, open_store
-from anabranch.cli.output import counted, print_json, print_note, put_line
+from anabranch.cli.output import counted, print_json, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
 
 app = new_app("Write and read streams of bytes, as files.")
@@ -58,10 +58,11 @@ def put(
                         flushed_at = clock.monotonic()
                 target.flush()
             end = target.tell()
-    if as_json:
-        print_json({"stream": stream, "bytes": end - begin, "start": begin, "tail": end})
-    else:
-        print_note(f"{counted(end - begin, 'byte')} written to '{stream}', which ends at {end:,}")
+    print_result(
+        as_json,
+        {"stream": stream, "bytes": end - begin, "start": begin, "tail": end},
+        f"{counted(end - begin, 'byte')} written to '{stream}', which ends at {end:,}",
+    )
 
 
 @app.command()

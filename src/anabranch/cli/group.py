@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, new_app, option
 from anabranch.cli.options import JsonOption, MatchOption, open_store
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.retain import print_subscribers, subscriber_json
 from anabranch.cli.watermark import duration, status_json
 from anabranch.errors import GroupNotFound, InvalidArgument, StreamNotFound
@@ -127,10 +127,7 @@ def reset(
         else:
             group.reset(target, streams=stream or None, end=None if end == "none" else _place(end, opened))
         fields = _summary(group)
-    if as_json:
-        print_json(fields)
-    else:
-        print_note(f"reader group '{name}' has {counted(fields['unread'], 'event')} to read")
+    print_result(as_json, fields, f"reader group '{name}' has {counted(fields['unread'], 'event')} to read")
 
 
 @app.command()

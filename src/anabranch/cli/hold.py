@@ -21,7 +21,7 @@ from anabranch.cli.options import (
     parse_tags,
     store_path,
 )
-from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import iso_time, print_columns, print_note, print_result, put_line
 from anabranch.cli.verbs import BLOBS_VARIABLE, HISTORY_VARIABLE, KEYS_VARIABLE, STORE_VARIABLE, TIME_ZONE_VARIABLE
 from anabranch.errors import StreamNotFound, StreamRenamed
 from anabranch.runtime.folders import expand_home
@@ -87,10 +87,7 @@ def keep(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """
     with open_catalog() as names:
         info = names.ephemeral.keep(stream)
-    if as_json:
-        print_json({"name": str(info.name), "ephemeral": False})
-    else:
-        print_note(f"stream '{stream}' lasts")
+    print_result(as_json, {"name": str(info.name), "ephemeral": False}, f"stream '{stream}' lasts")
 
 
 def holders_json(reading: Reading, stream: StreamId) -> list[dict[str, Any]] | None:

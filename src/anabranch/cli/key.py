@@ -10,7 +10,7 @@ from anabranch import limits
 from anabranch.cli.declare import argument, new_app, option, without_store
 from anabranch.cli.input_files import read_text
 from anabranch.cli.options import JsonOption, invocation, open_catalog, open_store
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 
@@ -117,9 +117,8 @@ def rotate(as_json: JsonOption = False) -> None:
         )
     with open_store() as opened:
         done = opened.rotate_keys()
-    if as_json:
-        print_json({"master_key": done.master, "rewrapped": done.rewrapped, "data_key": done.data_key})
-    else:
-        print_note(
-            f"{counted(done.rewrapped, 'data key')} wrapped with '{done.master}'; a new one encrypts all new data"
-        )
+    print_result(
+        as_json,
+        {"master_key": done.master, "rewrapped": done.rewrapped, "data_key": done.data_key},
+        f"{counted(done.rewrapped, 'data key')} wrapped with '{done.master}'; a new one encrypts all new data",
+    )

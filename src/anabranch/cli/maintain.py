@@ -10,7 +10,7 @@ import typer
 
 from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.options import JsonOption, open_store
-from anabranch.cli.output import counted, print_json, print_note, put_line
+from anabranch.cli.output import counted, print_json, print_note, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import CorruptCatalog, InvalidArgument
 from anabranch.model.amounts import size_text
@@ -235,10 +235,7 @@ def _skipped(reasons: Sequence[str]) -> None:
 
 
 def _print_report(as_json: bool, report: dict[str, Any], text: str) -> None:
-    if as_json:
-        print_json(report)
-    else:
-        print_note(text)
+    print_result(as_json, report, text)
 
 
 def _compacted(report: CompactReport) -> str:

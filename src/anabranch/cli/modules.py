@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, new_app, option
 from anabranch.cli.options import JsonOption, open_store
-from anabranch.cli.output import iso_time, print_columns, print_json, print_note
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result
 from anabranch.cli.wasm_file import read_module
 
 if TYPE_CHECKING:
@@ -53,10 +53,9 @@ def add(
     """
     with open_store() as opened:
         version = opened.modules.add(name, read_module(file), signatures=signature or ())
-    if as_json:
-        print_json(_json(version))
-        return
-    print_note(f"module '{name}': version {version.number} has {', '.join(version.functions)}")
+    print_result(
+        as_json, _json(version), f"module '{name}': version {version.number} has {', '.join(version.functions)}"
+    )
 
 
 @app.command("list")

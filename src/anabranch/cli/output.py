@@ -70,6 +70,14 @@ def print_note(text: str) -> None:
     print(terminal_text(text), file=sys.stderr)
 
 
+def print_result(as_json: bool, value: object, text: str) -> None:
+    """Prints what a verb did: as JSON for programs, or as a remark for people."""
+    if as_json:
+        print_json(value)
+    else:
+        print_note(text)
+
+
 def iso_time(micros: int | None) -> str | None:
     """Formats µs UTC as ISO 8601; outside the years 1 to 9999, which that can't tell, as a number of µs."""
     if micros is None:

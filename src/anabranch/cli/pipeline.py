@@ -11,7 +11,7 @@ from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, open_catalog, open_store
-from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
@@ -215,10 +215,7 @@ def stop(
     with open_store() as opened:
         row = pipeline_admin.stop(opened, name, timeout_s=seconds)
         now = opened.runtime.clock.now()
-    if as_json:
-        print_json(row.as_json(now))
-    else:
-        print_note(f"pipeline '{name}' is {row.state_at(now)}")
+    print_result(as_json, row.as_json(now), f"pipeline '{name}' is {row.state_at(now)}")
 
 
 @app.command()

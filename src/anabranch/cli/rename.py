@@ -6,7 +6,7 @@ from typing import Annotated
 
 from anabranch.cli.declare import argument, new_app
 from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
-from anabranch.cli.output import print_json, print_note
+from anabranch.cli.output import print_result
 
 rename_app = new_app()
 move_app = new_app()
@@ -49,7 +49,4 @@ def move(
 
 
 def _print_renamed(old: str, new: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"name": new, "former": old})
-    else:
-        print_note(f"'{old}' was renamed to '{new}'")
+    print_result(as_json, {"name": new, "former": old}, f"'{old}' was renamed to '{new}'")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from anabranch.cli.declare import argument, new_app, option
 from anabranch.cli.options import JsonOption, open_catalog
-from anabranch.cli.output import print_columns, print_json, print_note, put_line
+from anabranch.cli.output import print_columns, print_json, print_result, put_line
 
 app = new_app("Define roles, and bind them to principals: who may do what through a broker.")
 
@@ -35,10 +35,11 @@ def define(
 
     with open_catalog() as names:
         row = Roles(names.changes).define(role, operation)
-    if as_json:
-        print_json({"role": row.name, "operations": list(row.operations)})
-    else:
-        print_note(f"role '{role}' allows {', '.join(row.operations)}")
+    print_result(
+        as_json,
+        {"role": row.name, "operations": list(row.operations)},
+        f"role '{role}' allows {', '.join(row.operations)}",
+    )
 
 
 @app.command()
@@ -53,10 +54,7 @@ def delete(role: _RoleArgument, as_json: JsonOption = False) -> None:
 
     with open_catalog() as names:
         Roles(names.changes).delete(role)
-    if as_json:
-        print_json({"role": role})
-    else:
-        print_note(f"role '{role}' is gone")
+    print_result(as_json, {"role": role}, f"role '{role}' is gone")
 
 
 @app.command("list")
@@ -105,10 +103,11 @@ def bind(
 
     with open_catalog() as names:
         row = Roles(names.changes).bind(role, principal, on)
-    if as_json:
-        print_json({"principal": row.principal, "roles": [each._asdict() for each in row.roles]})
-    else:
-        print_note(f"'{principal}' has role '{role}' on '{on}'")
+    print_result(
+        as_json,
+        {"principal": row.principal, "roles": [each._asdict() for each in row.roles]},
+        f"'{principal}' has role '{role}' on '{on}'",
+    )
 
 
 @app.command()
@@ -130,7 +129,8 @@ def unbind(
 
     with open_catalog() as names:
         gone = Roles(names.changes).unbind(role, principal, on)
-    if as_json:
-        print_json({"principal": principal, "unbound": [each._asdict() for each in gone]})
-    else:
-        print_note(f"'{principal}' no longer has role '{role}' on {', '.join(repr(each.on) for each in gone)}")
+    print_result(
+        as_json,
+        {"principal": principal, "unbound": [each._asdict() for each in gone]},
+        f"'{principal}' no longer has role '{role}' on {', '.join(repr(each.on) for each in gone)}",
+    )

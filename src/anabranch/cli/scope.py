@@ -16,7 +16,7 @@ from anabranch.cli.options import (
     open_store,
     parse_tags,
 )
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.target_store import (
     ToBlobsOption,
@@ -59,10 +59,7 @@ def create(
     tags = parse_tags(tag)
     with open_catalog(create=True) as names:
         scope = names.scopes.create(name, tags=tags, exist_ok=exist_ok)
-    if as_json:
-        print_json(_described(scope))
-    else:
-        print_note(f"scope '{name}' exists" if exist_ok else f"created scope '{name}'")
+    print_result(as_json, _described(scope), f"scope '{name}' exists" if exist_ok else f"created scope '{name}'")
 
 
 @app.command("list")
@@ -163,10 +160,11 @@ def copy(
 
 
 def _copied(target: str, copies: list[CopyResult], as_json: bool, **more: str) -> None:
-    if as_json:
-        print_json({"name": target, "streams": len(copies), "copies": [each.to_json() for each in copies], **more})
-    else:
-        print_note(f"scope '{target}' holds copies of {counted(len(copies), 'stream')}")
+    print_result(
+        as_json,
+        {"name": target, "streams": len(copies), "copies": [each.to_json() for each in copies], **more},
+        f"scope '{target}' holds copies of {counted(len(copies), 'stream')}",
+    )
 
 
 @app.command()
@@ -186,10 +184,7 @@ def rename(
     with open_catalog() as names:
         _pipelines(names, name)
         scope = names.scopes.rename(name, to)
-    if as_json:
-        print_json({**_described(scope), "former": name})
-    else:
-        print_note(f"scope '{name}' was renamed to '{scope.name}'")
+    print_result(as_json, {**_described(scope), "former": name}, f"scope '{name}' was renamed to '{scope.name}'")
 
 
 app.command("move", help="The same as `rename`.", hidden=True)(rename)

@@ -10,7 +10,7 @@ from anabranch.catalog.state.load_policy import LOAD_POLICY
 from anabranch.cli.autoscale import scaling_text
 from anabranch.cli.hold import holders_json, print_holders
 from anabranch.cli.limit import load_text
-from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import iso_time, print_columns, print_result, put_line
 from anabranch.cli.retain import policy_text
 from anabranch.core.cuts import head_cut, tail_cut
 from anabranch.core.list_filter import ListFilter
@@ -48,10 +48,7 @@ def summary(view: StreamView) -> dict[str, Any]:
 
 def print_change(view: StreamView, as_json: bool, text: str, **more: object) -> None:
     """Print what became of a stream: `text`, or as JSON its row and `more`."""
-    if as_json:
-        print_json({**summary(view), **more})
-    else:
-        print_note(text)
+    print_result(as_json, {**summary(view), **more}, text)
 
 
 def summaries(

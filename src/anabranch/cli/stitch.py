@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.options import JsonOption, open_store, split_list, store_path
-from anabranch.cli.output import counted, print_json, print_note
+from anabranch.cli.output import counted, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, open_ranges, resolve_range, time_kind
 from anabranch.cli.target_store import (
@@ -103,10 +103,11 @@ def stitch(
             _confirm(parts, yes=yes)
         joined = streams.stitch(parts, into=into, keep_sources=not drop_sources)
     events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
-    if as_json:
-        print_json({"name": into, "events": events, **joined.to_json()})
-    else:
-        print_note(f"created '{into}' with {counted(events, 'event')}")
+    print_result(
+        as_json,
+        {"name": into, "events": events, **joined.to_json()},
+        f"created '{into}' with {counted(events, 'event')}",
+    )
 
 
 def _by_job(

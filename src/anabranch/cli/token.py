@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from anabranch.cli.declare import argument, new_app, option
 from anabranch.cli.options import JsonOption, open_catalog
-from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -119,10 +119,9 @@ def revoke(
         raise InvalidArgument("pass the ids of the tokens, or --principal NAME for all tokens of a principal")
     with open_catalog() as names:
         gone = Tokens(names.changes).revoke(ids or (), principal=principal)
-    if as_json:
-        print_json({"revoked": list(gone)})
-    else:
-        print_note(f"revoked: {', '.join(gone)}" if gone else f"'{principal}' has no tokens")
+    print_result(
+        as_json, {"revoked": list(gone)}, f"revoked: {', '.join(gone)}" if gone else f"'{principal}' has no tokens"
+    )
 
 
 def _expiry(row: TokenRow, now: int) -> str:

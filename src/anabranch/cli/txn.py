@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, flag, new_app
 from anabranch.cli.options import JsonOption, open_store
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.errors import InvalidArgument, TransactionNotFound
 from anabranch.model.transaction import TransactionInfo, TransactionState
 
@@ -90,10 +90,7 @@ def abort(ident: IdArgument, yes: YesOption = False, as_json: JsonOption = False
                 confirm(f"Abort transaction {info.id} with the {held} flushed so far?", yes=yes)
             opened.transaction(info.id).abort("it was aborted from the command line")
             info = _find(opened, info.id)
-    if as_json:
-        print_json(_info_to_json(info))
-    else:
-        print_note(f"transaction {info.id} is aborted")
+    print_result(as_json, _info_to_json(info), f"transaction {info.id} is aborted")
 
 
 def _find(store: Store, ident: str) -> TransactionInfo:

@@ -5,6 +5,7 @@ Imports nothing but the standard library, so `anabranch --help` need not load an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 STORE_VARIABLE: Final = "ANABRANCH_STORE"
@@ -89,200 +90,79 @@ ROOT_OPTIONS: Final = (
     RootOption("--help", "Show this message and exit.", short="-h"),
 )
 
-_STREAMS: Final = "Scopes and streams"
-_EVENTS: Final = "Events"
-_PIPELINES: Final = "Pipelines"
-_BROKERS: Final = "Brokers"
-_UPKEEP: Final = "Upkeep"
+# The headings of the help, and below each its verbs: the name, the module and, unless it is called `app`, the app in it,
+# and the summary. No SQL statement is the one word `translate`, so SQL after `query` is never taken for that verb.
+_TABLE: Final = """\
+Scopes and streams
+  scope           | scope                 | Create, list, copy, rename and delete scopes: the namespaces of streams.
+  stream          | stream                | Create, list, show, evolve, scale, seal, truncate and delete streams.
+  copy            | copy                  | Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.
+  append          | append                | Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.
+  stitch          | stitch                | Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.
+  replace         | replace               | Replace the events of a time range, exactly those and at once, with those of another stream.
+  cut             | cut.cut_app           | Print the cut at a position of a stream, or a number of events or bytes after it.
+  distance        | cut.distance_app      | Count the events and bytes between two places of a stream, in total and by segment.
+  compare         | compare.compare_app   | Compare two places of a stream: the first is before, after, same as, or concurrent with the second.
+  contains        | compare.contains_app  | Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
+  diff            | diff.diff_app         | Show which events two streams share, and which are only in one of them.
+  lineage         | diff.lineage_app      | Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
+  rename          | rename.rename_app     | Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.
+  move            | rename.move_app       | Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names the new one.
+  alias           | alias.alias_app       | Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.
+  unalias         | alias.unalias_app     | Remove an alias. The stream stays.
+  archive         | archive               | Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.
+  import          | import_archive        | Import an archive into this store: the same segments, offsets, times and columns, under any name.
+  attach          | attach                | Make Parquet files a stream of this store without copying them: they are read where they are.
+  digest          | digest                | Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.
+  files           | files                 | List the Parquet files that hold a stream's history, and which of their rows are the stream's.
+  job             | job                   | Watch, pause, resume and cancel the jobs that write to this store, or archive it.
 
-VERBS: Final = {
-    "scope": Verb("scope", "app", _STREAMS, "Create, list, copy, rename and delete scopes: the namespaces of streams."),
-    "stream": Verb("stream", "app", _STREAMS, "Create, list, show, evolve, scale, seal, truncate and delete streams."),
-    "copy": Verb(
-        "copy",
-        "app",
-        _STREAMS,
-        "Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.",
-    ),
-    "append": Verb(
-        "append",
-        "app",
-        _STREAMS,
-        "Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.",
-    ),
-    "stitch": Verb(
-        "stitch",
-        "app",
-        _STREAMS,
-        "Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.",
-    ),
-    "replace": Verb(
-        "replace",
-        "app",
-        _STREAMS,
-        "Replace the events of a time range, exactly those and at once, with those of another stream.",
-    ),
-    "cut": Verb(
-        "cut", "cut_app", _STREAMS, "Print the cut at a position of a stream, or a number of events or bytes after it."
-    ),
-    "distance": Verb(
-        "cut",
-        "distance_app",
-        _STREAMS,
-        "Count the events and bytes between two places of a stream, in total and by segment.",
-    ),
-    "compare": Verb(
-        "compare",
-        "compare_app",
-        _STREAMS,
-        "Compare two places of a stream: the first is before, after, same as, or concurrent with the second.",
-    ),
-    "contains": Verb(
-        "compare",
-        "contains_app",
-        _STREAMS,
-        "Check whether an event is in a range of a stream, or a place neither before its start nor after its end.",
-    ),
-    "diff": Verb(
-        "diff", "diff_app", _STREAMS, "Show which events two streams share, and which are only in one of them."
-    ),
-    "lineage": Verb(
-        "diff",
-        "lineage_app",
-        _STREAMS,
-        "Show where the events of a stream came from: copies, stitches, streams that were appended, imports.",
-    ),
-    "rename": Verb(
-        "rename",
-        "rename_app",
-        _STREAMS,
-        "Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.",
-    ),
-    "move": Verb(
-        "rename",
-        "move_app",
-        _STREAMS,
-        "Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names the new one.",
-    ),
-    "alias": Verb(
-        "alias",
-        "alias_app",
-        _STREAMS,
-        "Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.",
-    ),
-    "unalias": Verb("alias", "unalias_app", _STREAMS, "Remove an alias. The stream stays."),
-    "archive": Verb(
-        "archive",
-        "app",
-        _STREAMS,
-        "Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.",
-    ),
-    "import": Verb(
-        "import_archive",
-        "app",
-        _STREAMS,
-        "Import an archive into this store: the same segments, offsets, times and columns, under any name.",
-    ),
-    "attach": Verb(
-        "attach",
-        "app",
-        _STREAMS,
-        "Make Parquet files a stream of this store without copying them: they are read where they are.",
-    ),
-    "digest": Verb(
-        "digest",
-        "app",
-        _STREAMS,
-        "Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.",
-    ),
-    "files": Verb(
-        "files",
-        "app",
-        _STREAMS,
-        "List the Parquet files that hold a stream's history, and which of their rows are the stream's.",
-    ),
-    "job": Verb(
-        "job", "app", _STREAMS, "Watch, pause, resume and cancel the jobs that write to this store, or archive it."
-    ),
-    "write": Verb("write", "app", _EVENTS, "Append the events of a file or a pipe."),
-    "read": Verb("read", "app", _EVENTS, "Print the events of a stream."),
-    "query": Verb("query", "app", _EVENTS, "Query streams in SQL."),
-    # No SQL statement is the one word `translate`, so a query that is given as SQL is never taken for this verb.
-    "query translate": Verb(
-        "translate", "app", _EVENTS, "Print SQL of another system as SQL of a query or of a pipeline."
-    ),
-    "modules": Verb(
-        "modules",
-        "app",
-        _EVENTS,
-        "Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.",
-    ),
-    "bytes": Verb("bytes", "app", _EVENTS, "Write and read streams of bytes, as files."),
-    "txn": Verb("txn", "app", _EVENTS, "List, show and abort transactions."),
-    "group": Verb("group", "app", _EVENTS, "Reader groups: their lag, and which reader has which segments."),
-    "watch": Verb(
-        "watch",
-        "app",
-        _EVENTS,
-        "Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and everything else except its events.",
-    ),
-    "watermark": Verb(
-        "watermark",
-        "app",
-        _EVENTS,
-        "Watermarks: up to which time streams are complete, and which writers hold them back.",
-    ),
-    "pipeline": Verb(
-        "pipeline", "app", _PIPELINES, "Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark."
-    ),
-    "queries": Verb(
-        "queries",
-        "app",
-        _PIPELINES,
-        "Deploy pipelines as queries that hosts keep running. (`query` asks once; `pipeline run` runs in this terminal.)",
-    ),
-    "demo": Verb("demo", "app", _PIPELINES, "Watch streams and a pipeline at work, and see the result verified."),
-    "serve": Verb(
-        "serve",
-        "app",
-        _BROKERS,
-        "Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.",
-    ),
-    "token": Verb("token", "app", _BROKERS, "Issue, list and revoke the tokens that identify callers of a broker."),
-    "role": Verb(
-        "role", "app", _BROKERS, "Define roles, and bind them to principals: who may do what through a broker."
-    ),
-    "compact": Verb("maintain", "compact_app", _UPKEEP, "Compact appended events into Parquet files."),
-    "collect": Verb(
-        "maintain",
-        "collect_app",
-        _UPKEEP,
-        "Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.",
-    ),
-    "space": Verb(
-        "space",
-        "app",
-        _UPKEEP,
-        "Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.",
-    ),
-    "retain": Verb(
-        "maintain",
-        "retain_app",
-        _UPKEEP,
-        "Remove the events that retention policies release, of one stream or of all that have a policy.",
-    ),
-    "check": Verb("maintain", "check_app", _UPKEEP, "Verify the store, and report what is wrong and where."),
-    "backup": Verb("backup", "app", _UPKEEP, "Copy the store as of one moment to another place."),
-    "restore": Verb("restore", "app", _UPKEEP, "Create a store from a backup, at a location without a store."),
-    "rebuild": Verb(
-        "rebuild", "app", _UPKEEP, "Recreate a lost or damaged catalog from the newest manifest among the blobs."
-    ),
-    "key": Verb("key", "app", _UPKEEP, "Make, show and rotate the keys of encrypted stores."),
-    "metrics": Verb(
-        "metrics",
-        "app",
-        _UPKEEP,
-        "Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.",
-    ),
-    "version": Verb("version", "app", _UPKEEP, "Print the release."),
-}
+Events
+  write           | write                 | Append the events of a file or a pipe.
+  read            | read                  | Print the events of a stream.
+  query           | query                 | Query streams in SQL.
+  query translate | translate             | Print SQL of another system as SQL of a query or of a pipeline.
+  modules         | modules               | Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.
+  bytes           | bytes                 | Write and read streams of bytes, as files.
+  txn             | txn                   | List, show and abort transactions.
+  group           | group                 | Reader groups: their lag, and which reader has which segments.
+  watch           | watch                 | Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and everything else except its events.
+  watermark       | watermark             | Watermarks: up to which time streams are complete, and which writers hold them back.
+
+Pipelines
+  pipeline        | pipeline              | Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark.
+  queries         | queries               | Deploy pipelines as queries that hosts keep running. (`query` asks once; `pipeline run` runs in this terminal.)
+  demo            | demo                  | Watch streams and a pipeline at work, and see the result verified.
+
+Brokers
+  serve           | serve                 | Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.
+  token           | token                 | Issue, list and revoke the tokens that identify callers of a broker.
+  role            | role                  | Define roles, and bind them to principals: who may do what through a broker.
+
+Upkeep
+  compact         | maintain.compact_app  | Compact appended events into Parquet files.
+  collect         | maintain.collect_app  | Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.
+  space           | space                 | Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.
+  retain          | maintain.retain_app   | Remove the events that retention policies release, of one stream or of all that have a policy.
+  check           | maintain.check_app    | Verify the store, and report what is wrong and where.
+  backup          | backup                | Copy the store as of one moment to another place.
+  restore         | restore               | Create a store from a backup, at a location without a store.
+  rebuild         | rebuild               | Recreate a lost or damaged catalog from the newest manifest among the blobs.
+  key             | key                   | Make, show and rotate the keys of encrypted stores.
+  metrics         | metrics               | Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.
+  version         | version               | Print the release.
+"""
+
+
+def _parsed(table: str) -> Iterator[tuple[str, Verb]]:
+    panel = ""
+    for line in filter(None, table.splitlines()):
+        if not line.startswith(" "):
+            panel = line
+            continue
+        name, where, summary = (cell.strip() for cell in line.split("|", 2))
+        module, _, app = where.partition(".")
+        yield name, Verb(module, app or "app", panel, summary)
+
+
+VERBS: Final = dict(_parsed(_TABLE))

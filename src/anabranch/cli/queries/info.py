@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cli.output import iso_time, print_json, print_note
+from anabranch.cli.output import iso_time, print_result
 from anabranch.deployments.info import progress_with_times
 from anabranch.model.amounts import size_text
 
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def print_change(info: QueryInfo, as_json: bool) -> None:
-    if as_json:
-        print_json(info_to_json(info))
-    else:
-        print_note(f"query '{info.name}': version {info.version} is {state_text(info)}")
+    print_result(as_json, info_to_json(info), f"query '{info.name}': version {info.version} is {state_text(info)}")
 
 
 def state_text(info: QueryInfo) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from anabranch.cli.declare import option, without_store
 from anabranch.cli.options import JsonOption
-from anabranch.cli.output import print_json, print_note
+from anabranch.cli.output import print_result
 from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
 from anabranch.cli.statement_options import FileArgument, ParamOption, translated_statements
 from anabranch.cli.translate import DialectOption
@@ -49,7 +49,4 @@ def sign(
         target.write_text(f"{text}\n", encoding="utf-8")
     except OSError as exc:
         raise InvalidArgument(f"the signature can't be written: {exc}") from exc
-    if as_json:
-        print_json({"signature": text, "file": str(target)})
-    else:
-        print_note(f"the signature is in {target}")
+    print_result(as_json, {"signature": text, "file": str(target)}, f"the signature is in {target}")

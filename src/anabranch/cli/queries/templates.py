@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, flag
 from anabranch.cli.options import JsonOption, open_store
-from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.statement_options import FileArgument, read_statements
 
 if TYPE_CHECKING:
@@ -66,10 +66,7 @@ def save_template(name: TemplateArgument, file: FileArgument, as_json: JsonOptio
     """
     with open_store() as opened:
         saved = opened.templates.save(name, read_statements(file))
-    if as_json:
-        print_json(_json(saved))
-    else:
-        print_note(f"template '{name}' has {len(saved.parameters)} parameters")
+    print_result(as_json, _json(saved), f"template '{name}' has {len(saved.parameters)} parameters")
 
 
 def remove_template(name: TemplateArgument, yes: YesOption = False) -> None:
