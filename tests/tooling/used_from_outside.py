@@ -55,9 +55,10 @@ readinto  # io.RawIOBase
 writable  # io.RawIOBase
 trace  # __exit__
 
-# Called by typer, which finds a command by its decorator.
+# Verbs, which the command line finds by the table of verbs, or typer by a decorator.
 _.import_
 _.demo
+_.rich_help_panel  # typer reads it
 _.top
 _.list_groups
 _.list_jobs

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.declare import argument, option
 from anabranch.cli.options import JsonOption, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_result
 from anabranch.errors import InvalidArgument
 
-alias_app = new_app()
-unalias_app = new_app()
 
-
-@alias_app.command()
 def alias(
     name: Annotated[str | None, argument("[NAME]", "The further name, as scope/name.")] = None,
     stream: Annotated[str | None, argument("[STREAM]", "The stream that it leads to.")] = None,
@@ -51,7 +47,6 @@ def alias(
         print_columns(("ALIAS", "STREAM"), [(each["alias"], each["stream"]) for each in rows])
 
 
-@unalias_app.command()
 def unalias(name: Annotated[str, argument("NAME", "The alias, as scope/name.")], as_json: JsonOption = False) -> None:
     """Remove an alias. The stream stays.
 

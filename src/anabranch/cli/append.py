@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.declare import argument, option
 from anabranch.cli.options import JsonOption, split_list, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
@@ -20,10 +20,7 @@ from anabranch.cli.target_store import (
     open_other_store,
 )
 
-app = new_app()
 
-
-@app.command()
 def append(
     stream: RangeArgument,
     onto: Annotated[str, argument("ONTO", "The stream to append to, as scope/name.")],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.transfer.archives.export import ArchiveReport
     from anabranch.transfer.archives.format import Archive, ArchivedStream
 
-app = new_app("Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.")
+app = new_app()
 
 UrlArgument = Annotated[str, argument("URL", "The location of the archive: a folder, or s3://bucket/prefix.")]
 TrustedOption = Annotated[

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from anabranch.cli.archive import TrustedOption
-from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.options import JsonOption, TruncateTimesOption, invocation, open_store
 from anabranch.cli.output import counted, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
-
-app = new_app()
 
 _Url = Annotated[str, argument("URL", "An archive, a folder or bucket of Parquet files, or one such file.")]
 _Name = Annotated[str | None, argument("NAME", "The stream's name in this store; an archive brings its own.")]
@@ -24,7 +22,6 @@ _Checksums = Annotated[
 _Confirm = Annotated[bool, flag("--confirm", "After a restore or rebuild: allow reading what was attached from URL.")]
 
 
-@app.command()
 def attach(
     url: _Url,
     name: _Name = None,

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-from anabranch.cli.declare import argument, flag, new_app
+from anabranch.cli.declare import argument, flag
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, iso_time, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import size_text
 
-app = new_app()
 
-
-@app.command()
 def backup(
     place: Annotated[
         str | None, argument("[PLACE]", "A folder or the URL of an object store that holds nothing else.")

@@ -14,7 +14,7 @@ from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import counted, print_json, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
 
-app = new_app("Write and read streams of bytes, as files.")
+app = new_app()
 
 _PIECE_BYTES: Final = 1 << 20
 _PAUSE_S: Final = 0.05  # a pipe without data for this long counts as paused

@@ -44,7 +44,15 @@ class _Commands(Mapping[str, Any]):
 def _command(name: str) -> Any:
     """The command of a verb. It is built once, also where several command lines are run in one process."""
     verb = VERBS[name]
-    command: Any = get_command(getattr(import_module(f"anabranch.cli.{verb.module}"), verb.app))
+    module, _, attribute = verb.where.rpartition(".")
+    found = getattr(import_module(f"anabranch.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        command: Any = get_command(found)
+        command.help = verb.summary
+    else:
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app.command()(found)
+        command = get_command(app)
     command.name, command.rich_help_panel = name, verb.panel
     _reflow(command)
     add_shared_options(command)

@@ -6,17 +6,14 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.declare import argument, new_app
+from anabranch.cli.declare import argument
 from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import print_json, put_line
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
 
-compare_app, contains_app = new_app(), new_app()
-
 _PLACE = "head, tail, a cut, an event's pointer, a time, or -2h (two hours ago)."
 
 
-@compare_app.command()
 def compare(
     stream: StreamArgument,
     first: Annotated[str, argument("PLACE", f"A place: {_PLACE}")],
@@ -46,7 +43,6 @@ def compare(
         put_line(order)
 
 
-@contains_app.command()
 def contains(
     stream: RangeArgument,
     place: Annotated[str, argument("PLACE", f"An event's pointer, or a place: {_PLACE}")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.options import JsonOption, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from anabranch.transfer.jobs.follow_until import Until
     from anabranch.transfer.jobs.job import Job
 
-app = new_app()
 
 _Target = Annotated[str, argument("TARGET", "The new stream, as scope/name.")]
 _Condition = Annotated[str | None, option("--where", "CONDITION", "Copy only events for which this is true, in SQL.")]
@@ -39,7 +38,6 @@ _Lasting = Annotated[str | None, option("--for", "TIME", "Stop following after t
 _Events = Annotated[int | None, option("--events", "N", "Stop following after this many new events.", min=0)]
 
 
-@app.command()
 def copy(
     stream: RangeArgument,
     target: _Target,

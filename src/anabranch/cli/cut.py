@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-from anabranch.cli.declare import flag, new_app, option
+from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import counted, print_columns, print_json, print_note, put_line
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from anabranch.model.time_kind import TimeKind
     from anabranch.store import Store
 
-cut_app, distance_app = new_app(), new_app()
 
 EventsOption = Annotated[int | None, option("--events", "N", "Move on by this many events.", min=0)]
 BytesOption = Annotated[str | None, option("--bytes", "SIZE", "Move on by this many bytes: 500MB, 10GiB.")]
 
 
-@cut_app.command()
 def cut(
     stream: StreamArgument,
     at: Annotated[
@@ -81,7 +79,6 @@ def cut(
             print_note(f"warning: {MisplacedEventsWarning(stream, wrong)}")
 
 
-@distance_app.command()
 def distance(
     stream: RangeArgument,
     start: FromOption = None,

@@ -10,9 +10,9 @@ import typer
 _Verb = TypeVar("_Verb", bound=Callable[..., None])
 
 
-def new_app(help: str | None = None) -> typer.Typer:  # noqa: A002 - typer's own word
-    """Returns a Typer app for a noun's commands, or without help for the one command of a verb."""
-    return typer.Typer(help=help, no_args_is_help=help is not None, add_completion=False, rich_markup_mode="rich")
+def new_app() -> typer.Typer:
+    """Returns an app for a noun's verbs."""
+    return typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
 def option(flags: str, metavar: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's own word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from anabranch.cli.declare import argument, new_app
+from anabranch.cli.declare import argument
 from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.model.amounts import size_text
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from anabranch.model.segment_range import Distance, SegmentRange
     from anabranch.streams.lineage.api import Diff
 
-diff_app, lineage_app = new_app(), new_app()
 
-
-@diff_app.command()
 def diff(
     stream: StreamArgument,
     other: Annotated[str, argument("OTHER", "The stream to compare it with.")],
@@ -50,7 +47,6 @@ def diff(
     print_note(f"alike from their heads up to {found.alike[0]} and {found.alike[1]}")
 
 
-@lineage_app.command()
 def lineage(stream: StreamArgument, as_json: JsonOption = False) -> None:
     """Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
 

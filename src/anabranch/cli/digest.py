@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from anabranch.cli.declare import new_app
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_json
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
 
-app = new_app()
 
-
-@app.command()
 def digest(
     stream: RangeArgument,
     start: FromOption = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anabranch.cli.declare import flag, new_app
+from anabranch.cli.declare import flag
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import counted, print_columns, print_json, print_note
 from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
@@ -15,10 +15,7 @@ from anabranch.errors import InvalidArgument
 if TYPE_CHECKING:
     from anabranch.reading.history.files import FileRows
 
-app = new_app()
 
-
-@app.command()
 def files(
     stream: RangeArgument,
     start: FromOption = None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anabranch.reading.bounds import Place
     from anabranch.store import Store
 
-app = new_app("Reader groups: their lag, and which reader has which segments.")
+app = new_app()
 
 GroupArgument = Annotated[str, argument("GROUP", "The reader group, as scope/name.")]
 

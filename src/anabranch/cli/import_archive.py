@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from anabranch.cli.archive import TrustedOption, UrlArgument
-from anabranch.cli.declare import argument, flag, new_app
+from anabranch.cli.declare import argument, flag
 from anabranch.cli.options import JsonOption, open_store, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
@@ -14,10 +14,7 @@ from anabranch.cli.target_store import WindowOption, finish
 if TYPE_CHECKING:
     from anabranch.transfer.archives.format import Imported
 
-app = new_app()
 
-
-@app.command("import")
 def import_(
     url: UrlArgument,
     name: Annotated[

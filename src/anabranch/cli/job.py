@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anabranch.transfer.jobs.progress import JobProgress
     from anabranch.transfer.jobs.record import JobRow
 
-app = new_app("Watch, pause, resume and cancel the jobs that write to this store, or archive it.")
+app = new_app()
 
 _NOTICED_S: Final = limits.JOB_HEARTBEAT_TIMEOUT_US / 1_000_000 + 5  # how long to wait for a job to stop
 

@@ -14,7 +14,7 @@ from anabranch.cli.output import counted, iso_time, print_columns, print_json, p
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 
-app = new_app("Make, show and rotate the keys of encrypted stores.")
+app = new_app()
 
 _ID_BITS = 32
 

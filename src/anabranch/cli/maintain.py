@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, print_json, print_note, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 
 _Report = TypeVar("_Report")
 
-compact_app, collect_app, retain_app, check_app = new_app(), new_app(), new_app(), new_app()
 
 OneStreamArgument = Annotated[str | None, argument("[STREAM]", "Only this stream.")]
 EveryOption = Annotated[float | None, option("--every", "SECONDS", "Repeat until Ctrl-C, with this pause.")]
 
 
-@compact_app.command()
 def compact(
     stream: OneStreamArgument = None,
     force: Annotated[bool, flag("--force", "Also compact new and small data.")] = False,
@@ -62,7 +60,6 @@ def compact(
     _repeat(every, "compact", once, print_report)
 
 
-@collect_app.command()
 def collect(
     grace: Annotated[
         float | None,
@@ -98,7 +95,6 @@ def collect(
     _repeat(every, "collect", once, print_report)
 
 
-@retain_app.command()
 def retain(stream: OneStreamArgument = None, every: EveryOption = None, as_json: JsonOption = False) -> None:
     """Remove the events that retention policies release, of one stream or of all that have a policy.
 
@@ -127,7 +123,6 @@ def retain(stream: OneStreamArgument = None, every: EveryOption = None, as_json:
     _repeat(every, "retain", once, print_report)
 
 
-@check_app.command()
 def check(
     stream: OneStreamArgument = None,
     fast: Annotated[

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from anabranch.cli.declare import new_app
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_json, put_text
 
-app = new_app()
 
-
-@app.command()
 def metrics(as_json: JsonOption = False) -> None:
     """Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.
 

@@ -15,7 +15,7 @@ from anabranch.cli.wasm_file import read_module
 if TYPE_CHECKING:
     from anabranch.catalog.state.module_version import ModuleVersion
 
-app = new_app("Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.")
+app = new_app()
 
 NameArgument = Annotated[str, argument("NAME", "The module's name.")]
 

@@ -31,7 +31,7 @@ from anabranch.core.pairs import parse_pairs
 if TYPE_CHECKING:
     from anabranch.spark.pipelines.record import PipelineRow
 
-app = new_app("Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark.")
+app = new_app()
 
 NameArgument = Annotated[str, argument("NAME", "The pipeline's name.")]
 

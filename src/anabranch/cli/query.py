@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from anabranch import limits
-from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.formats import Format
 from anabranch.cli.input_files import read_sql
 from anabranch.cli.interrupts import deferred
@@ -17,8 +17,6 @@ from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import to_duration, to_size
 from anabranch.remote.address import is_broker
-
-app = new_app()
 
 _Sql = Annotated[str | None, argument("[SQL]", "The query; - is stdin.")]
 _File = Annotated[Path | None, option("--file", "FILE", "Take the query from a file.")]
@@ -29,7 +27,6 @@ _Memory = Annotated[
 ]
 
 
-@app.command()
 def query(
     sql: _Sql = None,
     file: _File = None,

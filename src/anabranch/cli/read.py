@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from anabranch.cli.declare import flag, new_app, option
+from anabranch.cli.declare import flag, option
 from anabranch.cli.formats import Format
 from anabranch.cli.options import (
     FollowOption,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from anabranch.reading.reader import Reader
     from anabranch.store import Store
 
-app = new_app()
 
 StartOption = Annotated[
     str, option("--from", "PLACE", "head, tail, a stream cut, an event pointer, a time, or -15m before now.")
@@ -38,7 +37,6 @@ ColumnsOption = Annotated[str | None, option("--columns", "A,B", "Only these col
 MetaOption = Annotated[bool, flag("--meta", "Add _pointer and _appended to each event.")]
 
 
-@app.command()
 def read(
     stream: StreamArgument,
     start: StartOption = "head",

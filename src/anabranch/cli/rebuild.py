@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.declare import flag, new_app, option
+from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JsonOption, invocation, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed, put_line
 from anabranch.cli.progress import ProgressMeter
@@ -17,10 +17,7 @@ from anabranch.errors import InvalidArgument
 if TYPE_CHECKING:
     from anabranch.log.recovery.rebuild import RebuildReport
 
-app = new_app()
 
-
-@app.command()
 def rebuild(
     force: Annotated[bool, flag("--force", "Also replace a catalog that is intact.")] = False,
     discard_newer: Annotated[

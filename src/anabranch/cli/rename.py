@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from anabranch.cli.declare import argument, new_app
+from anabranch.cli.declare import argument
 from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
 from anabranch.cli.output import print_result
 
-rename_app = new_app()
-move_app = new_app()
 
-
-@rename_app.command()
 def rename(
     stream: StreamArgument,
     name: Annotated[str, argument("NAME", "The new name, as scope/name.")],
@@ -30,7 +26,6 @@ def rename(
     _print_renamed(stream, str(info.name), as_json)
 
 
-@move_app.command()
 def move(
     stream: StreamArgument,
     scope: Annotated[str, argument("SCOPE", "The scope to move to; it must exist.")],

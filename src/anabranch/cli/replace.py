@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.declare import flag, new_app, option
+from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JsonOption, StreamArgument, open_store, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
@@ -17,7 +17,6 @@ from anabranch.model.stream_range import StreamRange
 if TYPE_CHECKING:
     from anabranch.transfer.jobs.job import Job
 
-app = new_app()
 
 _Between = Annotated[
     tuple[str, str], option("--between", "START END", "The range of times, END exclusive; -2h is two hours ago.")
@@ -27,7 +26,6 @@ _Nothing = Annotated[bool, flag("--with-nothing", "Remove the events, and put no
 _By = Annotated[str, option("--by", "event|append", "What the times mean: event times, or append times.")]
 
 
-@app.command()
 def replace(
     stream: StreamArgument,
     between: _Between,

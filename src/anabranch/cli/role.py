@@ -8,7 +8,7 @@ from anabranch.cli.declare import argument, new_app, option
 from anabranch.cli.options import JsonOption, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_result, put_line
 
-app = new_app("Define roles, and bind them to principals: who may do what through a broker.")
+app = new_app()
 
 _RoleArgument = Annotated[str, argument("ROLE", "reader, writer, operator, admin, coder, or one that was defined.")]
 _PrincipalArgument = Annotated[

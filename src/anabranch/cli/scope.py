@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from anabranch.store import Store
     from anabranch.store.catalog_store import CatalogStore
 
-app = new_app("Create, list, copy, rename and delete scopes: the namespaces of streams.")
+app = new_app()
 
 ScopeArgument = Annotated[str, argument("SCOPE", "The scope's name.")]
 

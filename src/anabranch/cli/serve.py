@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli.declare import flag, new_app, option
+from anabranch.cli.declare import flag, option
 from anabranch.cli.interrupts import interrupts
 from anabranch.cli.options import JsonOption, invocation
 from anabranch.cli.output import print_note, put_json, put_line, put_text
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from anabranch.server.config import LoadedSettings, ServerSettings
     from anabranch.server.run import Serving
 
-app = new_app()
 
 _SHARED = ("store", "blobs", "history", "keys")
 _FAILED = 2
@@ -53,7 +52,6 @@ _Sets = Annotated[
 _PrintConfig = Annotated[bool, flag("--print-config", "Print all settings and where each came from, and exit.")]
 
 
-@app.command()
 def serve(
     context: typer.Context,
     config: _Config = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cli.declare import new_app
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, put_line
 from anabranch.model.amounts import size_text
@@ -12,10 +11,7 @@ from anabranch.model.amounts import size_text
 if TYPE_CHECKING:
     from anabranch.log.upkeep.space import PinnedBytes, SpaceReport
 
-app = new_app()
 
-
-@app.command()
 def space(as_json: JsonOption = False) -> None:
     """Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.options import JsonOption, open_store, split_list, store_path
 from anabranch.cli.output import counted, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from anabranch.store import Store
     from anabranch.transfer.jobs.sources import InStore
 
-app = new_app()
 
 _Sources = Annotated[
     list[str], argument("STREAM...", "The streams in their order, or ranges of them: scope/name\\[start,end].")
@@ -52,7 +51,6 @@ _Prefer = Annotated[
 ]
 
 
-@app.command()
 def stitch(
     sources: _Sources,
     into: _Into,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from anabranch.store.catalog_store import CatalogStore
 
-app = new_app("Create, list, show, evolve, scale, seal, truncate and delete streams.")
+app = new_app()
 
 app.command()(create)
 

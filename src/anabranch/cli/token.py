@@ -12,7 +12,7 @@ from anabranch.errors import InvalidArgument
 if TYPE_CHECKING:
     from anabranch.catalog.state.access_token import TokenRow
 
-app = new_app("Issue, list and revoke the tokens that identify callers of a broker.")
+app = new_app()
 
 NEVER: Final = "never"
 _PrincipalArgument = Annotated[str, argument("PRINCIPAL", "The principal's name, used by roles and in the audit log.")]

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from anabranch import limits
-from anabranch.cli.declare import argument, new_app, option, without_store
+from anabranch.cli.declare import argument, option, without_store
 from anabranch.cli.input_files import read_sql
 from anabranch.errors import InvalidArgument
-
-app = new_app()
 
 _DIALECTS: Final = "The SQL is of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino."
 DialectOption = Annotated[str | None, option("--dialect", "NAME", _DIALECTS)]
 
 
-@app.command()
 @without_store
 def translate(
     sql: Annotated[str | None, argument("[SQL]", "The statements; - is stdin.")] = None,

@@ -14,7 +14,7 @@ from anabranch.model.transaction import TransactionInfo, TransactionState
 if TYPE_CHECKING:
     from anabranch.store import Store
 
-app = new_app("List, show and abort transactions.")
+app = new_app()
 
 IdArgument = Annotated[str, argument("ID", "The transaction's id, or a unique prefix of it.")]
 

@@ -18,11 +18,10 @@ DEFAULT_STORE: Final = "./river"
 
 
 class Verb(NamedTuple):
-    """A verb, of one word or two, or a group of verbs: `app` of the module `anabranch.cli.<module>`. `panel` is its heading in the help,
-    `summary` the first paragraph of its own help."""
+    """A verb, of one word or two, or a group of verbs. `where` is the function, or the app of a group, below
+    `anabranch.cli`. `panel` is its heading in the help, `summary` the first paragraph of its own help."""
 
-    module: str
-    app: str
+    where: str
     panel: str
     summary: str
 
@@ -90,67 +89,67 @@ ROOT_OPTIONS: Final = (
     RootOption("--help", "Show this message and exit.", short="-h"),
 )
 
-# The headings of the help, and below each its verbs: the name, the module and, unless it is called `app`, the app in it,
-# and the summary. No SQL statement is the one word `translate`, so SQL after `query` is never taken for that verb.
+# The headings of the help, and below each its verbs: the name, where it is, and the summary.
+# No SQL statement is the one word `translate`, so SQL after `query` is never taken for the verb of two words.
 _TABLE: Final = """\
 Scopes and streams
-  scope           | scope                 | Create, list, copy, rename and delete scopes: the namespaces of streams.
-  stream          | stream                | Create, list, show, evolve, scale, seal, truncate and delete streams.
-  copy            | copy                  | Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.
-  append          | append                | Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.
-  stitch          | stitch                | Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.
-  replace         | replace               | Replace the events of a time range, exactly those and at once, with those of another stream.
-  cut             | cut.cut_app           | Print the cut at a position of a stream, or a number of events or bytes after it.
-  distance        | cut.distance_app      | Count the events and bytes between two places of a stream, in total and by segment.
-  compare         | compare.compare_app   | Compare two places of a stream: the first is before, after, same as, or concurrent with the second.
-  contains        | compare.contains_app  | Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
-  diff            | diff.diff_app         | Show which events two streams share, and which are only in one of them.
-  lineage         | diff.lineage_app      | Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
-  rename          | rename.rename_app     | Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.
-  move            | rename.move_app       | Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names the new one.
-  alias           | alias.alias_app       | Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.
-  unalias         | alias.unalias_app     | Remove an alias. The stream stays.
-  archive         | archive               | Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.
-  import          | import_archive        | Import an archive into this store: the same segments, offsets, times and columns, under any name.
-  attach          | attach                | Make Parquet files a stream of this store without copying them: they are read where they are.
-  digest          | digest                | Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.
-  files           | files                 | List the Parquet files that hold a stream's history, and which of their rows are the stream's.
-  job             | job                   | Watch, pause, resume and cancel the jobs that write to this store, or archive it.
+  scope           | scope.app             | Create, list, copy, rename and delete scopes: the namespaces of streams.
+  stream          | stream.app            | Create, list, show, evolve, scale, seal, truncate and delete streams.
+  copy            | copy.copy             | Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.
+  append          | append.append         | Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.
+  stitch          | stitch.stitch         | Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.
+  replace         | replace.replace       | Replace the events of a time range, exactly those and at once, with those of another stream.
+  cut             | cut.cut               | Print the cut at a position of a stream, or a number of events or bytes after it.
+  distance        | cut.distance          | Count the events and bytes between two places of a stream, in total and by segment.
+  compare         | compare.compare       | Compare two places of a stream: the first is before, after, same as, or concurrent with the second.
+  contains        | compare.contains      | Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
+  diff            | diff.diff             | Show which events two streams share, and which are only in one of them.
+  lineage         | diff.lineage          | Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
+  rename          | rename.rename         | Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.
+  move            | rename.move           | Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names the new one.
+  alias           | alias.alias           | Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.
+  unalias         | alias.unalias         | Remove an alias. The stream stays.
+  archive         | archive.app           | Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.
+  import          | import_archive.import_| Import an archive into this store: the same segments, offsets, times and columns, under any name.
+  attach          | attach.attach         | Make Parquet files a stream of this store without copying them: they are read where they are.
+  digest          | digest.digest         | Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.
+  files           | files.files           | List the Parquet files that hold a stream's history, and which of their rows are the stream's.
+  job             | job.app               | Watch, pause, resume and cancel the jobs that write to this store, or archive it.
 
 Events
-  write           | write                 | Append the events of a file or a pipe.
-  read            | read                  | Print the events of a stream.
-  query           | query                 | Query streams in SQL.
-  query translate | translate             | Print SQL of another system as SQL of a query or of a pipeline.
-  modules         | modules               | Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.
-  bytes           | bytes                 | Write and read streams of bytes, as files.
-  txn             | txn                   | List, show and abort transactions.
-  group           | group                 | Reader groups: their lag, and which reader has which segments.
-  watch           | watch                 | Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and everything else except its events.
-  watermark       | watermark             | Watermarks: up to which time streams are complete, and which writers hold them back.
+  write           | write.write           | Append the events of a file or a pipe.
+  read            | read.read             | Print the events of a stream.
+  query           | query.query           | Query streams in SQL.
+  query translate | translate.translate   | Print SQL of another system as SQL of a query or of a pipeline.
+  modules         | modules.app           | Add, list, show and remove WebAssembly modules, whose functions queries call next to the data.
+  bytes           | bytes.app             | Write and read streams of bytes, as files.
+  txn             | txn.app               | List, show and abort transactions.
+  group           | group.app             | Reader groups: their lag, and which reader has which segments.
+  watch           | watch.watch           | Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and everything else except its events.
+  watermark       | watermark.app         | Watermarks: up to which time streams are complete, and which writers hold them back.
 
 Pipelines
-  pipeline        | pipeline              | Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark.
-  queries         | queries               | Deploy pipelines as queries that hosts keep running. (`query` asks once; `pipeline run` runs in this terminal.)
-  demo            | demo                  | Watch streams and a pipeline at work, and see the result verified.
+  pipeline        | pipeline.app          | Run, list, show, stop, reset and delete pipelines: SQL over streams, on Spark.
+  queries         | queries.app           | Deploy pipelines as queries that hosts keep running. (`query` asks once; `pipeline run` runs in this terminal.)
+  demo            | demo.demo             | Watch streams and a pipeline at work, and see the result verified.
 
 Brokers
-  serve           | serve                 | Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.
-  token           | token                 | Issue, list and revoke the tokens that identify callers of a broker.
-  role            | role                  | Define roles, and bind them to principals: who may do what through a broker.
+  serve           | serve.serve           | Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.
+  token           | token.app             | Issue, list and revoke the tokens that identify callers of a broker.
+  role            | role.app              | Define roles, and bind them to principals: who may do what through a broker.
 
 Upkeep
-  compact         | maintain.compact_app  | Compact appended events into Parquet files.
-  collect         | maintain.collect_app  | Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.
-  space           | space                 | Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.
-  retain          | maintain.retain_app   | Remove the events that retention policies release, of one stream or of all that have a policy.
-  check           | maintain.check_app    | Verify the store, and report what is wrong and where.
-  backup          | backup                | Copy the store as of one moment to another place.
-  restore         | restore               | Create a store from a backup, at a location without a store.
-  rebuild         | rebuild               | Recreate a lost or damaged catalog from the newest manifest among the blobs.
-  key             | key                   | Make, show and rotate the keys of encrypted stores.
-  metrics         | metrics               | Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.
-  version         | version               | Print the release.
+  compact         | maintain.compact      | Compact appended events into Parquet files.
+  collect         | maintain.collect      | Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.
+  space           | space.space           | Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.
+  retain          | maintain.retain       | Remove the events that retention policies release, of one stream or of all that have a policy.
+  check           | maintain.check        | Verify the store, and report what is wrong and where.
+  backup          | backup.backup         | Copy the store as of one moment to another place.
+  restore         | restore.restore       | Create a store from a backup, at a location without a store.
+  rebuild         | rebuild.rebuild       | Recreate a lost or damaged catalog from the newest manifest among the blobs.
+  key             | key.app               | Make, show and rotate the keys of encrypted stores.
+  metrics         | metrics.metrics       | Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.
+  version         | version.version       | Print the release.
 """
 
 
@@ -161,8 +160,7 @@ def _parsed(table: str) -> Iterator[tuple[str, Verb]]:
             panel = line
             continue
         name, where, summary = (cell.strip() for cell in line.split("|", 2))
-        module, _, app = where.partition(".")
-        yield name, Verb(module, app or "app", panel, summary)
+        yield name, Verb(where, panel, summary)
 
 
 VERBS: Final = dict(_parsed(_TABLE))

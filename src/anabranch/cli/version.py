@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from anabranch import __version__
-from anabranch.cli.declare import new_app, without_store
+from anabranch.cli.declare import without_store
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_json, put_line
 
-app = new_app()
 
-
-@app.command()
 @without_store
 def version(as_json: JsonOption = False) -> None:
     """Print the release.

@@ -6,19 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import counted, iso_time, put_json, put_line
 
 if TYPE_CHECKING:
     from anabranch.notifications.kinds import Notification
 
-app = new_app()
 
 _SHOWN_SEPARATELY = ("name", "segments", "group", "readers", "names")
 
 
-@app.command()
 def watch(
     stream: Annotated[str | None, argument("[STREAM]", "The stream, as scope/name; default: the whole store.")] = None,
     start: Annotated[

@@ -12,7 +12,7 @@ from anabranch.cli.output import iso_time, print_columns, print_json, print_note
 if TYPE_CHECKING:
     from anabranch.core.watermarks import WatermarkStatus
 
-app = new_app("Watermarks: up to which time streams are complete, and which writers hold them back.")
+app = new_app()
 
 
 @app.command("list")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from anabranch.cli.declare import argument, flag, new_app, option
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.formats import FileFormat, TimeUnit
 from anabranch.cli.options import JsonOption, StreamArgument, TruncateTimesOption, invocation, time_rules
 from anabranch.cli.output import counted, print_json, print_note
@@ -15,7 +15,6 @@ from anabranch.cli.output import counted, print_json, print_note
 if TYPE_CHECKING:
     from anabranch.cli.write_file import Written
 
-app = new_app()
 
 _RATED_EVENTS_MIN: Final = 10_000
 
@@ -49,7 +48,6 @@ _SkipErrors = Annotated[int | None, option("--skip-errors", "N", "Skip up to N b
 _Atomic = Annotated[bool, flag("--atomic", "Write the whole file at once, or nothing; it must fit into 1 GiB.")]
 
 
-@app.command()
 def write(
     stream: StreamArgument,
     file: _File = "-",

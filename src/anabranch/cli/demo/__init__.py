@@ -11,13 +11,10 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.declare import new_app, option, without_store
+from anabranch.cli.declare import option, without_store
 from anabranch.cli.options import invocation
 
-app = new_app()
 
-
-@app.command()
 @without_store
 def demo(
     seconds: Annotated[float | None, option("--seconds", "N", "How long; default 60, 0: until Ctrl-C.", min=0)] = None,

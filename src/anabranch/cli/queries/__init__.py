@@ -19,9 +19,7 @@ from anabranch.cli.queries.trust import trust
 from anabranch.cli.queries.upgrade import upgrade
 from anabranch.cli.queries.validate import validate
 
-app = new_app(
-    "Deploy pipelines as queries that hosts keep running. (`query` asks once; `pipeline run` runs in this terminal.)"
-)
+app = new_app()
 
 # In the order of the help.
 app.command()(serve)
