@@ -13,7 +13,7 @@ from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.openapi_parts import NAME, TEXT, reference
 from anabranch.server.http.problem import PROBLEM
 from anabranch.server.http.queries.schemas import QUERY_SCHEMAS
-from anabranch.server.http.schemas import CALL_SCHEMAS, SCHEMAS
+from anabranch.server.http.schemas import SCHEMAS
 from anabranch.wire.hints import hints_of
 from anabranch.wire.verbs import VERBS, StoreVerb
 
@@ -21,7 +21,6 @@ _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _CALL: Final = "/v1/call/{verb}"
 _UNSENT: Final = ("progress", "started")
 _TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
-_SCHEMAS: Final = {**SCHEMAS, **QUERY_SCHEMAS, **CALL_SCHEMAS}
 
 
 def openapi(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
@@ -47,7 +46,7 @@ def openapi(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            "schemas": _SCHEMAS,
+            "schemas": {**SCHEMAS, **QUERY_SCHEMAS},
         },
     }
 

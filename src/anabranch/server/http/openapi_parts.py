@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from anabranch import limits
@@ -12,6 +12,8 @@ TEXT: Final = {"type": "string"}
 TEXT_OR_NULL: Final = {"type": ["string", "null"]}
 TEXTS: Final = {"type": "object", "additionalProperties": TEXT}
 INTEGER: Final = {"type": "integer"}
+NUMBER: Final = {"type": "number"}
+OBJECT: Final = {"type": "object"}
 COUNT: Final = {"type": "integer", "minimum": 0}
 FLAG: Final = {"type": "boolean"}
 BINARY: Final = {"type": "string", "format": "binary"}
@@ -39,18 +41,38 @@ def reference(schema: str) -> Mapping[str, Any]:
     return {"$ref": f"#/components/schemas/{schema}"}
 
 
-def list_of(kind: Mapping[str, Any]) -> Mapping[str, Any]:
+def described(kind: Mapping[str, Any], description: str) -> Mapping[str, Any]:
+    """The schema with a description."""
+    return {**kind, "description": description}
+
+
+def one_of(*texts: str) -> Mapping[str, Any]:
+    """The schema of a text that is one of these."""
+    return {"type": "string", "enum": list(texts)}
+
+
+def list_of(kind: Mapping[str, Any], description: str | None = None) -> Mapping[str, Any]:
     """The schema of a list."""
-    return {"type": "array", "items": kind}
+    found = {"type": "array", "items": kind}
+    return found if description is None else described(found, description)
+
+
+def object_of(
+    members: Mapping[str, Any], *, required: Sequence[str] | None = None, closed: bool = False
+) -> Mapping[str, Any]:
+    """The schema of an object with these members. By default all are required, and others may be there too."""
+    names = list(members if required is None else required)
+    found: dict[str, Any] = {"type": "object", "properties": members}
+    if names:
+        found["required"] = names
+    if closed:
+        found["additionalProperties"] = False
+    return found
 
 
 def page_of(schema: str) -> Mapping[str, Any]:
     """The schema of a page of items, with the address of the next one."""
-    return {
-        "type": "object",
-        "required": ["items", "next"],
-        "properties": {"items": list_of(reference(schema)), "next": TEXT_OR_NULL},
-    }
+    return object_of({"items": list_of(reference(schema)), "next": TEXT_OR_NULL})
 
 
 def json_content(schema: str) -> Mapping[str, Any]:
@@ -64,9 +86,7 @@ def json_answer(schema: str, description: str, status: str = "200") -> Mapping[s
 
 
 PLACE: Final = "`head`, `tail`, a stream cut, an event pointer, a time (ISO 8601, µs since 1970, or `-15m`: ago)."
-BY: Final = query_parameter(
-    "by", {"type": "string", "enum": ["append", "event"]}, "What a time means: the append time, or the event time."
-)
+BY: Final = query_parameter("by", one_of("append", "event"), "What a time means: the append time, or the event time.")
 KEY: Final = header_parameter(
     "Idempotency-Key", {"type": "string", "maxLength": 512}, "Repeating the request with the same key changes nothing."
 )
@@ -99,7 +119,7 @@ READ: Final = (
     ),
     query_parameter("columns", TEXT, "Names, separated by commas."),
     query_parameter("between", TEXT, "`FROM..TO`: only events with an event time in it, TO exclusive."),
-    query_parameter("format", {"type": "string", "enum": list(TYPES)}, "Instead of `Accept`."),
+    query_parameter("format", one_of(*TYPES), "Instead of `Accept`."),
     query_parameter(
         "meta",
         FLAG,

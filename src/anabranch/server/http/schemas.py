@@ -10,108 +10,95 @@ from anabranch.server.http.openapi_parts import (
     FLAG,
     INTEGER,
     NAME,
+    NUMBER,
+    OBJECT,
     TEXT,
     TEXT_OR_NULL,
     TEXTS,
+    described,
     list_of,
+    object_of,
     page_of,
     reference,
 )
 
+_SAMPLED: Final = object_of(
+    {
+        "of": described(INTEGER, "How many events the request has."),
+        "weight": described(NUMBER, "How many events each kept one stands for."),
+        "rows": list_of(INTEGER, "The kept ones, from 0."),
+    },
+    required=("of", "weight"),
+)
+_STEP: Final = object_of(
+    {
+        "call": {
+            **described(TEXT, "A verb, or `query`, which returns the rows of `sql`."),
+            "examples": ["cuts.tail"],
+        },
+        "arguments": described(
+            OBJECT,
+            'The arguments of the verb, by name. `{"$ref": "cut"}` stands for the result '
+            'of the step `cut`, `{"$ref": "job.id"}` for a member of it.',
+        ),
+        "name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+    },
+    required=("call",),
+    closed=True,
+)
 SCHEMAS: Final[Mapping[str, Any]] = {
-    "Problem": {
-        "type": "object",
-        "required": ["type", "title", "status", "detail", "code", "fields"],
-        "properties": {
+    "Problem": object_of(
+        {
             "type": TEXT,
             "title": TEXT,
             "status": INTEGER,
             "detail": TEXT,
-            "code": {"type": "string", "description": "Never changes for a kind of error: `stream_not_found`."},
-            "fields": {"type": "object"},
-        },
-    },
-    "Event": {
-        "type": "object",
-        "description": "The columns of the stream. Times are ISO 8601; bytes are text, or base64 under `NAME_base64`; inside "
+            "code": described(TEXT, "Never changes for a kind of error: `stream_not_found`."),
+            "fields": OBJECT,
+        }
+    ),
+    "Event": described(
+        OBJECT,
+        "The columns of the stream. Times are ISO 8601; bytes are text, or base64 under `NAME_base64`; inside "
         "of arrays and objects they are text, or base64 after `base64:`. "
         "An event of a raw stream has `payload`, `key` and `time`.",
-    },
-    "Events": {
-        "oneOf": [reference("Event"), {"type": "array", "minItems": 1, "items": reference("Event")}],
-    },
-    "Appended": {
-        "type": "object",
-        "required": ["events", "ranges"],
-        "properties": {
+    ),
+    "Events": {"oneOf": [reference("Event"), {"type": "array", "minItems": 1, "items": reference("Event")}]},
+    "Appended": object_of(
+        {
             "events": INTEGER,
             "pointers": list_of(TEXT),
-            "ranges": list_of(
-                {
-                    "type": "object",
-                    "required": ["segment", "start", "stop"],
-                    "properties": {"segment": TEXT, "start": INTEGER, "stop": INTEGER},
-                }
-            ),
-            "sampled": {
-                "type": "object",
-                "description": "What the stream's load policy kept, if not all events.",
-                "required": ["of", "weight"],
-                "properties": {
-                    "of": {"type": "integer", "description": "How many events the request has."},
-                    "weight": {"type": "number", "description": "How many events each kept one stands for."},
-                    "rows": {"type": "array", "items": INTEGER, "description": "The kept ones, from 0."},
-                },
-            },
+            "ranges": list_of(object_of({"segment": TEXT, "start": INTEGER, "stop": INTEGER})),
+            "sampled": described(_SAMPLED, "What the stream's load policy kept, if not all events."),
         },
-    },
-    "Page": {
-        "type": "object",
-        "required": ["events", "cut", "next"],
-        "properties": {
+        required=("events", "ranges"),
+    ),
+    "Page": object_of(
+        {
             "events": list_of(reference("Event")),
-            "cut": {"type": "string", "description": "The position behind the page."},
-            "next": {"type": ["string", "null"], "description": "The page that follows."},
-        },
-    },
-    "Cut": {"type": "object", "required": ["cut"], "properties": {"cut": TEXT}},
-    "Scope": {
-        "type": "object",
-        "required": ["name", "tags", "created_at"],
-        "properties": {"name": TEXT, "tags": {"type": "object"}, "created_at": TEXT},
-    },
-    "NewScope": {
-        "type": "object",
-        "required": ["name"],
-        "properties": {"name": NAME, "tags": TEXTS, "exist_ok": FLAG},
-        "additionalProperties": False,
-    },
-    "Stream": {
-        "type": "object",
-        "required": ["name", "id", "columns", "key", "time", "raw", "tags", "created_at", "sealed", "epoch"],
-        "properties": {
+            "cut": described(TEXT, "The position behind the page."),
+            "next": described(TEXT_OR_NULL, "The page that follows."),
+        }
+    ),
+    "Cut": object_of({"cut": TEXT}),
+    "Scope": object_of({"name": TEXT, "tags": OBJECT, "created_at": TEXT}),
+    "NewScope": object_of({"name": NAME, "tags": TEXTS, "exist_ok": FLAG}, required=("name",), closed=True),
+    "Stream": object_of(
+        {
             "name": TEXT,
             "id": TEXT,
-            "columns": list_of(
-                {
-                    "type": "object",
-                    "required": ["name", "type"],
-                    "properties": {"name": TEXT, "type": TEXT},
-                }
-            ),
+            "columns": list_of(object_of({"name": TEXT, "type": TEXT})),
             "key": TEXT_OR_NULL,
             "time": TEXT_OR_NULL,
             "raw": FLAG,
-            "tags": {"type": "object"},
+            "tags": OBJECT,
             "created_at": TEXT,
             "sealed": FLAG,
             "epoch": INTEGER,
-        },
-    },
-    "NewStream": {
-        "type": "object",
-        "required": ["name"],
-        "properties": {
+        }
+    ),
+    "NewStream": object_of(
+        {
             "name": {"type": "string", "examples": ["iot/sensors"]},
             "schema": {"type": "string", "examples": ["sensor:string, at:timestamp, value:double"]},
             "key": TEXT,
@@ -121,95 +108,43 @@ SCHEMAS: Final[Mapping[str, Any]] = {
             "retention": {},
             "exist_ok": FLAG,
         },
-        "additionalProperties": False,
-    },
+        required=("name",),
+        closed=True,
+    ),
     "Scopes": page_of("Scope"),
     "Streams": page_of("Stream"),
-}
-CALL_SCHEMAS: Final[Mapping[str, Any]] = {
-    "Arguments": {"type": "object", "description": "The arguments of the verb, by name."},
-    "Result": {
-        "type": "object",
-        "required": ["result"],
-        "properties": {"result": {}, "warnings": {"type": "array", "items": {"type": "object"}}},
-    },
-    "SqlQuery": {
-        "type": "object",
-        "required": ["sql"],
-        "properties": {
+    "Arguments": described(OBJECT, "The arguments of the verb, by name."),
+    "Result": object_of({"result": {}, "warnings": list_of(OBJECT)}, required=("result",)),
+    "SqlQuery": object_of(
+        {
             "sql": {"type": "string", "examples": ["SELECT device, max(celsius) FROM iot.sensors GROUP BY 1"]},
-            "dialect": {
-                "type": ["string", "null"],
-                "description": "The system whose SQL it is, such as `flink` or `trino`. Default: DuckDB's.",
-            },
-            "parameters": {
-                "type": "array",
-                "description": "The values of `?` or `$1`, `$2` …",
-                "items": {"type": ["string", "number", "boolean", "null"]},
-            },
-        },
-        "additionalProperties": False,
-    },
-    "SqlResult": {
-        "type": "object",
-        "required": ["columns", "rows"],
-        "properties": {
-            "columns": list_of(
-                {
-                    "type": "object",
-                    "required": ["name", "type"],
-                    "properties": {"name": TEXT, "type": {"type": "string", "description": "The type in Arrow."}},
-                }
+            "dialect": described(
+                TEXT_OR_NULL, "The system whose SQL it is, such as `flink` or `trino`. Default: DuckDB's."
             ),
-            "rows": {
-                "type": "array",
-                "description": "At most 8 MiB; NDJSON, Arrow and Parquet have no limit.",
-                "items": {"type": "object"},
-            },
+            "parameters": list_of(
+                {"type": ["string", "number", "boolean", "null"]}, "The values of `?` or `$1`, `$2` …"
+            ),
         },
-    },
-    "Run": {
-        "type": "object",
-        "required": ["steps"],
-        "properties": {
-            "steps": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": limits.RUN_STEPS_MAX,
-                "items": {
-                    "type": "object",
-                    "required": ["call"],
-                    "properties": {
-                        "call": {
-                            "type": "string",
-                            "description": "A verb, or `query`, which returns the rows of `sql`.",
-                            "examples": ["cuts.tail"],
-                        },
-                        "arguments": {
-                            "type": "object",
-                            "description": 'The arguments of the verb, by name. `{"$ref": "cut"}` stands for the result '
-                            'of the step `cut`, `{"$ref": "job.id"}` for a member of it.',
-                        },
-                        "name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
-                    },
-                    "additionalProperties": False,
-                },
-            },
+        required=("sql",),
+        closed=True,
+    ),
+    "SqlResult": object_of(
+        {
+            "columns": list_of(object_of({"name": TEXT, "type": described(TEXT, "The type in Arrow.")})),
+            "rows": list_of(OBJECT, "At most 8 MiB; NDJSON, Arrow and Parquet have no limit."),
+        }
+    ),
+    "Run": object_of(
+        {
+            "steps": {"type": "array", "minItems": 1, "maxItems": limits.RUN_STEPS_MAX, "items": _STEP},
             "transaction": {
-                "type": "boolean",
+                **described(FLAG, "All steps take effect together; if one fails, none does."),
                 "default": False,
-                "description": "All steps take effect together; if one fails, none does.",
             },
-            "request": {"type": "string", "description": "As the header Idempotency-Key."},
+            "request": described(TEXT, "As the header Idempotency-Key."),
         },
-        "additionalProperties": False,
-    },
-    "Results": {
-        "type": "object",
-        "required": ["results"],
-        "properties": {
-            "results": {"type": "array", "items": {}},
-            "warnings": {"type": "array", "items": {"type": "object"}},
-        },
-    },
+        required=("steps",),
+        closed=True,
+    ),
+    "Results": object_of({"results": list_of({}), "warnings": list_of(OBJECT)}, required=("results",)),
 }
