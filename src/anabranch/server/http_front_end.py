@@ -19,7 +19,7 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.app import HttpEdge
 from anabranch.server.edge.protocol import timed_protocol
 from anabranch.server.edge.socket import SocketProtocol
-from anabranch.server.http.app import create_app
+from anabranch.server.http.app import HttpApp
 from anabranch.server.http.bytes.endpoints import is_upload
 from anabranch.server.http.direct_append import DirectAppends
 
@@ -74,7 +74,7 @@ class HttpFrontEnd:
         self._door = door
         self._certificate = ServerCertificate.of(settings, broker.store.runtime)
         hosts = ("*",) if settings.authenticates else settings.allowed_hosts
-        app = create_app(broker, origins=settings.cors_origins, hosts=hosts)
+        app = HttpApp(broker, origins=settings.cors_origins, hosts=hosts)
         self._edge = HttpEdge(app, broker, settings, counters, access_log, is_upload=is_upload)
         self._direct = DirectAppends(lambda: app.front, self._edge, connections_max=settings.connections_max)
         self._server: uvicorn.Server | None = None

@@ -53,10 +53,10 @@ def filled(path: str) -> str:
 
 
 def test_only_listed_pages_are_open_and_what_changes_something_is_no_reading() -> None:
-    assert {(each.method, each.path) for each in ENDPOINTS if each.resource == "open"} == OPEN
+    assert {(each.method, each.path) for each in ENDPOINTS if each.public} == OPEN
     for each in ENDPOINTS:
-        assert (each.operation is None) == (each.resource in ("open", "verb")), each.path
-        assert each.method in ("GET", "HEAD") or each.operation != "read" or each.resource == "verb", each.path
+        assert each.operation is None or not each.public, each.path
+        assert each.method in ("GET", "HEAD") or each.operation != "read", each.path
 
 
 def test_a_fork_needs_the_right_to_read_its_source(served: tuple[World, httpx.Client]) -> None:
@@ -84,13 +84,14 @@ def test_a_caller_may_do_what_his_role_allows_where_he_has_it(
 ) -> None:
     method, path = endpoint.method, filled(endpoint.path)  # type: ignore[attr-defined]
     letter = LETTERS[endpoint.operation]  # type: ignore[attr-defined]
-    needs = letter.upper() if endpoint.resource == "store" else letter  # type: ignore[attr-defined]
     found = {who: status(served, who, method, path) not in (401, 403) for who in KNOWN}
-    assert found == {who: may(who, needs) for who in KNOWN}
+    assert found == {who: may(who, letter) for who in KNOWN}
 
 
 @pytest.mark.parametrize(
-    "endpoint", [each for each in ENDPOINTS if each.resource == "stream"], ids=lambda each: f"{each.method} {each.path}"
+    "endpoint",
+    [each for each in ENDPOINTS if each.operation is not None],
+    ids=lambda each: f"{each.method} {each.path}",
 )
 def test_aliases_and_internal_and_missing_streams_of_others_are_refused_alike(
     served: tuple[World, httpx.Client], endpoint: object

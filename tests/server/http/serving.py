@@ -16,7 +16,7 @@ from anabranch.security.guard import Guard, OpenGuard
 from anabranch.server.broker import Broker
 from anabranch.server.edge.protocol import timed_protocol
 from anabranch.server.edge.socket import SocketProtocol
-from anabranch.server.http.app import create_app
+from anabranch.server.http.app import HttpApp
 from anabranch.server.http.direct_append import DirectAppends
 from anabranch.store import Store
 from tests.waiting import PATIENCE_S, until, until_ended
@@ -54,7 +54,7 @@ def serving(
     store: Store, guard: Guard | None = None, *, origins: Sequence[str] = (), hosts: Sequence[str] = ("*",)
 ) -> Iterator[Serving]:
     broker = Broker(store, guard or OpenGuard())
-    app = create_app(broker, origins=origins, hosts=hosts)
+    app = HttpApp(broker, origins=origins, hosts=hosts)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     direct = DirectAppends(lambda: app.front, Unrecorded(), connections_max=1000)

@@ -19,7 +19,7 @@ from anabranch.server.steps import SUMMARY
 from anabranch.wire.hints import conform
 from anabranch.wire.steps import RUN
 from anabranch.wire.values import parse_bytes, to_bytes
-from anabranch.wire.verbs import VERBS
+from anabranch.wire.verbs import VERBS, summary_of
 
 _MEMBERS: Final = {"arguments", "progress"}
 
@@ -45,10 +45,5 @@ class StoreActions:
 
     def kinds(self) -> list[tuple[str, str]]:
         """The verbs, each with the first sentence of its documentation."""
-        verbs = [(each.name, _first_sentence(each.function.__doc__ or "")) for each in VERBS.values()]
+        verbs = [(each.name, summary_of(each.function)) for each in VERBS.values()]
         return [*verbs, (RUN, SUMMARY)]
-
-
-def _first_sentence(text: str) -> str:
-    paragraph = " ".join(text.partition("\n\n")[0].split())
-    return paragraph.partition(". ")[0].removesuffix(".")

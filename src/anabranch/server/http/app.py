@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import msgspec
 from starlette.applications import Starlette
@@ -13,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
@@ -31,22 +32,18 @@ _READING: Final = ("GET", "HEAD", "OPTIONS")  # a page of another origin is not 
 
 
 class HttpApp:
-    """The application of one broker. Once the broker drains, followers end, each with the cut where it can go on."""
+    """The ASGI application that serves a broker's store over HTTP, also to browsers' pages of these origins, to requests
+    for these hosts (`check_host`). It needs the lifespan protocol, and one event loop a process. It closes neither the
+    store nor the guard. Once the broker drains, followers end, each with the cut where it can go on."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        endpoints: Sequence[Endpoint] = ENDPOINTS,
-        *,
-        origins: Sequence[str] = (),
-        hosts: Sequence[str] = ("*",),
-    ) -> None:
+    def __init__(self, broker: Broker, *, origins: Sequence[str] = (), hosts: Sequence[str] = ("*",)) -> None:
         self._broker = broker
+        self._origins = origins
         self._hosts = hosts
         self.front: HttpFront | None = None
-        self._description = msgspec.json.encode(openapi(endpoints))
+        self._description = msgspec.json.encode(openapi(ENDPOINTS))
         app = Starlette(
-            routes=[*_socket_routes(self, endpoints, origins), *_routes(self, endpoints, origins)],
+            routes=[*_socket_routes(self), *_routes(self)],
             lifespan=self._lifespan,
             exception_handlers={HTTPException: _refused},
         )
@@ -55,25 +52,23 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
-    async def admitted(self, endpoint: Endpoint, request: Request) -> HttpCall:
-        """The call of an endpoint, once its caller is known and allowed. Raises HttpRefusal, Unauthenticated,
-        PermissionDenied, RateLimited, StreamNotFound."""
+    async def admitted(self, endpoint: Endpoint, request: Request, *, reads: bool) -> HttpCall:
+        """The call of an endpoint, once its caller is known and allowed. Pages of other origins may only make calls that
+        read. Raises HttpRefusal, Unauthenticated, PermissionDenied, RateLimited, StreamNotFound."""
+        if not reads:
+            check_origin(request.headers, self._origins)
         front = self.front
         if front is None or front.draining:
             raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
-        if endpoint.resource == "open":
+        if endpoint.public:
             return HttpCall(front, request, _NOBODY)
         check_host(request.headers, self._hosts)
         principal = authenticate(front.guard, request.scope, endpoint.token_of)
         front.guard.admit(principal)
         endpoint.check_query(request.query_params)
-        stream = None
-        if endpoint.resource == "stream":
-            assert endpoint.operation is not None, "an endpoint of a stream has an operation"
-            name = stream_of(request)
-            stream = await front.names.get(name, principal, endpoint.operation, verb=endpoint.name)
-        elif endpoint.operation is not None:
-            front.guard.authorize(principal, endpoint.operation, None, verb=endpoint.name)
+        if endpoint.operation is None:
+            return HttpCall(front, request, principal)
+        stream = await front.names.get(stream_of(request), principal, endpoint.operation, verb=endpoint.name)
         return HttpCall(front, request, principal, stream)
 
     @asynccontextmanager
@@ -85,51 +80,37 @@ class HttpApp:
             await self.front.close()
 
 
-def create_app(broker: Broker, *, origins: Sequence[str] = (), hosts: Sequence[str] = ("*",)) -> HttpApp:
-    """The ASGI application that serves a broker's store over HTTP, also to browsers' pages of these origins, to requests
-    for these hosts (`check_host`). It needs the lifespan protocol, and one event loop a process. It closes neither the
-    store nor the guard."""
-    return HttpApp(broker, origins=origins, hosts=hosts)
-
-
 class _Served:
     """The endpoints of a path as an ASGI application: authenticates, checks, counts, and answers errors."""
 
-    def __init__(self, app: HttpApp, endpoints: Mapping[str, Endpoint], origins: Sequence[str]) -> None:
-        """`endpoints` are those of one path, by method. Pages of other origins than `origins` may only read."""
+    def __init__(self, app: HttpApp, endpoints: Mapping[str, Endpoint]) -> None:
+        """`endpoints` are those of one path, by method."""
         self._app = app
         self._endpoints = endpoints
-        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = _Started(send)
+        endpoint = self._endpoints[scope["method"]]
         try:
-            response = await self._answer(Request(scope, receive))
+            call = await self._app.admitted(endpoint, Request(scope, receive), reads=endpoint.method in _READING)
+            response = await endpoint.handler(call)
         except ClientDisconnect:
             return
         except asyncio.CancelledError:
             raise
         except Exception as exc:
-            response = self._endpoints[scope["method"]].refusal(exc)
-        for name, value in self._endpoints[scope["method"]].headers.items():
+            response = endpoint.refusal(exc)
+        for name, value in endpoint.headers.items():
             response.headers.setdefault(name, value)
         with suppress(ClientDisconnect, TimeoutError):  # it goes no further: the connection is closed
-            await response(scope, receive, started)
-
-    async def _answer(self, request: Request) -> Response:
-        endpoint = self._endpoints[request.method]
-        if request.method not in _READING:
-            check_origin(request.headers, self._origins)
-        return await endpoint.handler(await self._app.admitted(endpoint, request))
+            await response(scope, receive, partial(_send_on, send))
 
 
 class _ServedSocket:
     """The WebSockets of a path as an ASGI application. What is refused is answered as HTTP would be."""
 
-    def __init__(self, app: HttpApp, endpoint: Endpoint, origins: Sequence[str]) -> None:
+    def __init__(self, app: HttpApp, endpoint: Endpoint) -> None:
         self._app = app
         self._endpoint = endpoint
-        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint = self._endpoint
@@ -137,8 +118,7 @@ class _ServedSocket:
         served: ASGIApp
         try:
             request = Request({**scope, "type": "http", "method": "GET"})
-            check_origin(request.headers, self._origins)
-            served = await endpoint.socket(await self._app.admitted(endpoint, request))
+            served = await endpoint.socket(await self._app.admitted(endpoint, request, reads=False))
         except asyncio.CancelledError:
             raise
         except Exception as exc:
@@ -146,41 +126,30 @@ class _ServedSocket:
         await served(scope, receive, send)
 
 
-class _Started:
-    """Notes whether an answer has begun. Raises ClientDisconnect where the caller has gone: uvloop says so by a
-    RuntimeError, which is no failure of this server."""
-
-    __slots__ = ("_send", "started")
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.started = False
-
-    async def __call__(self, message: Any) -> None:
-        self.started = True
-        try:
-            await self._send(message)
-        except RuntimeError as exc:
-            if "closed" not in str(exc):
-                raise
-            raise ClientDisconnect from exc
+async def _send_on(send: Send, message: Message) -> None:
+    """Send a message. Raises ClientDisconnect where the caller has gone: uvloop says so by a RuntimeError, which is no
+    failure of this server."""
+    try:
+        await send(message)
+    except RuntimeError as exc:
+        if "closed" not in str(exc):
+            raise
+        raise ClientDisconnect from exc
 
 
-def _routes(app: HttpApp, endpoints: Sequence[Endpoint], origins: Sequence[str]) -> list[Route]:
+def _routes(app: HttpApp) -> list[Route]:
     """One route per path, with all its methods, so that the answer to a wrong method lists the right ones."""
     paths: dict[str, dict[str, Endpoint]] = {}
-    for endpoint in endpoints:
+    for endpoint in ENDPOINTS:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    routes = [Route(path, _Served(app, methods, origins), methods=list(methods)) for path, methods in paths.items()]
+    routes = [Route(path, _Served(app, methods), methods=list(methods)) for path, methods in paths.items()]
     for route, methods in zip(routes, paths.values(), strict=True):
         route.methods = set(methods)  # Starlette adds HEAD to GET
     return routes
 
 
-def _socket_routes(app: HttpApp, endpoints: Sequence[Endpoint], origins: Sequence[str]) -> list[BaseRoute]:
-    return [
-        WebSocketRoute(each.path, _ServedSocket(app, each, origins)) for each in endpoints if each.socket is not None
-    ]
+def _socket_routes(app: HttpApp) -> list[BaseRoute]:
+    return [WebSocketRoute(each.path, _ServedSocket(app, each)) for each in ENDPOINTS if each.socket is not None]
 
 
 async def _refused(_: Request, exc: Exception) -> Response:

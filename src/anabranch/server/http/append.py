@@ -35,7 +35,7 @@ UNSAID: Final = frozenset(("", "application/x-www-form-urlencoded"))
 
 
 async def append(call: HttpCall) -> Response:
-    """Append the events of the body."""
+    """Append events; answered once they are durable."""
     headers = call.request.headers
     body = await read_body(call.request.receive, call.request.scope["headers"])
     call.front.guard.admit(call.principal, calls=0, bytes_=len(body))

@@ -24,7 +24,7 @@ _ITEMS_AT_A_TIME: Final = 256
 
 
 async def call_verb(call: HttpCall) -> Response:
-    """Call the verb of the path with the arguments in the body, a JSON object; no body is no arguments."""
+    """Call a verb of the store. The arguments are the body, a JSON object; no body is no arguments."""
     name = call.request.path_params["verb"]
     if name not in VERBS:
         raise HttpRefusal(404, "no_such_verb", f"'{name:.100}' is not a verb; /v1/openapi.json lists them")

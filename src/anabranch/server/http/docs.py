@@ -55,11 +55,11 @@ fetch("/v1/openapi.json").then(r=>r.json()).then(api=>{
 
 
 async def openapi_document(call: HttpCall) -> Response:
-    """The OpenAPI description."""
+    """This description."""
     return Response(call.front.description, media_type="application/json")
 
 
 async def docs_page(call: HttpCall) -> Response:
-    """The page."""
+    """This description as a page."""
     del call
     return Response(_PAGE, media_type="text/html", headers={"Content-Security-Policy": _POLICY})

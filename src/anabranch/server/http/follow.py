@@ -16,14 +16,17 @@ from anabranch.server.events.arrow_encoder import END
 from anabranch.server.http.delivery import Delivery, begin, follow_request
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import problem_response
-from anabranch.server.http.read import TYPES
+from anabranch.server.http.read import TYPES, follows, read
 
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _SEALED: Final = {"sse": b"event: sealed\ndata: {}\n\n", "arrow": END}
 
 
-async def follow(call: HttpCall) -> Response:
-    """Events from a place on, until the caller goes or the stream is sealed."""
+async def read_or_follow(call: HttpCall) -> Response:
+    """Read events, or follow the stream. With `?follow`, keep waiting for more where a read would end: until the caller goes
+    or the stream is sealed."""
+    if not follows(call):
+        return await read(call)
     return FollowResponse(await begin(call, follow_request(call), call.info))
 
 

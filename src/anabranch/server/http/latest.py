@@ -12,8 +12,8 @@ from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 
 
-async def latest(call: HttpCall) -> Response:
-    """`GET /v1/streams/{scope}/{name}/latest?key=…`: the last event with this key, as a row of the stream."""
+async def latest_event(call: HttpCall) -> Response:
+    """The last event with a routing key. `GET /v1/streams/{scope}/{name}/latest?key=…` answers with a row of the stream."""
     return await latest_of(call, call.info)
 
 

@@ -70,7 +70,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.body is not None:
         found["requestBody"] = endpoint.body
-    if endpoint.resource == "open":
+    if endpoint.public:
         found["security"] = []
     return found
 

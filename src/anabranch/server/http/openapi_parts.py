@@ -85,12 +85,20 @@ def json_answer(schema: str, description: str, status: str = "200") -> Mapping[s
     return {status: {"description": description, **json_content(schema)}}
 
 
+EVENT_ANSWER: Final = json_answer("Event", "The event; its pointer and its append time are in headers.")
 PLACE: Final = "`head`, `tail`, a stream cut, an event pointer, a time (ISO 8601, µs since 1970, or `-15m`: ago)."
 BY: Final = query_parameter("by", one_of("append", "event"), "What a time means: the append time, or the event time.")
 KEY: Final = header_parameter(
     "Idempotency-Key", {"type": "string", "maxLength": 512}, "Repeating the request with the same key changes nothing."
 )
 OF_KEY: Final = {**query_parameter("key", TEXT, "The routing key."), "required": True}
+PRODUCER: Final = (
+    header_parameter(
+        "Producer-Id", TEXT, "With the next two: the request takes effect once, however often it is sent."
+    ),
+    header_parameter("Producer-Epoch", COUNT, "A later epoch fences off earlier ones."),
+    header_parameter("Producer-Seq", COUNT, "The request's number in the epoch, from 0."),
+)
 PAGE: Final = (
     query_parameter("limit", count_type(limits.CATALOG_PAGE_ROWS, limits.HTTP_PAGE_EVENTS), "Items on the page."),
     query_parameter("after", TEXT, "The last name of the previous page."),

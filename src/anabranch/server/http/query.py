@@ -41,8 +41,8 @@ class _Asked:
 
 
 async def query(call: HttpCall) -> Response:
-    """The result of a query, in the form that `format` or `Accept` asks for. The body is a JSON object, or SQL, with its
-    `dialect` in the address."""
+    """Query streams in SQL, next to the data. The result is in the form that `format` or `Accept` asks for. The body is a
+    JSON object, or SQL, with its `dialect` in the address."""
     form = wanted_form(call, default="json")
     if form not in ENCODERS:
         raise HttpRefusal(406, "not_acceptable", f"results are given as {', '.join(TYPES[each] for each in ENCODERS)}")

@@ -35,26 +35,26 @@ _OF_STREAM: Final = (
 
 
 async def list_scopes(call: HttpCall) -> Response:
-    """The scopes that the caller may read, in name order."""
+    """The scopes that the caller may read. They are in name order."""
     return await list_page(call, "scopes.list", ("pattern", "tag"), scope_json, lambda scope: scope.name)
 
 
 async def list_streams(call: HttpCall) -> Response:
-    """The streams that the caller may read, in name order."""
+    """The streams that the caller may read. They are in name order."""
     return await list_page(
         call, "streams.list", ("scope", "pattern", "tag", "internal"), stream_json, lambda info: str(info.name)
     )
 
 
 async def create_scope(call: HttpCall) -> Response:
-    """Create a scope: `name`, and optionally `tags`, `exist_ok`."""
+    """Create a scope. The body has `name`, and optionally `tags` and `exist_ok`."""
     arguments = await arguments_of(call)
     return _created(scope_json(await verb_result(call, "scopes.create", arguments)))
 
 
 async def create_stream(call: HttpCall) -> Response:
-    """Create a stream: `name`, `schema` as text (`sensor:string, at:timestamp`) or none for a raw stream, `key`, `time`
-    and the other arguments of `streams.create`."""
+    """Create a stream. The body has `name`, `schema` as text (`sensor:string, at:timestamp`) or none for a raw stream,
+    `key`, `time` and the other arguments of `streams.create`."""
     arguments = await arguments_of(call)
     if isinstance(arguments.get("schema"), str):
         arguments["schema"] = to_json(parse_schema(arguments["schema"]))
@@ -67,12 +67,12 @@ async def get_scope(call: HttpCall) -> Response:
 
 
 async def get_stream(call: HttpCall) -> Response:
-    """One stream, by its name or an alias."""
+    """One stream. It is found by its name or an alias."""
     return json_response(stream_json(await verb_result(call, "streams.get", {"name": _name(call)})))
 
 
 async def delete_scope(call: HttpCall) -> Response:
-    """Delete a scope; with `?recursive` its streams too."""
+    """Delete a scope. With `?recursive` its streams too."""
     arguments = {"name": call.request.path_params["scope"], "recursive": call.flag("recursive")}
     await verb_result(call, "scopes.delete", arguments)
     return Response(status_code=204)
@@ -86,17 +86,17 @@ async def delete_stream(call: HttpCall) -> Response:
 
 
 async def call_stream(call: HttpCall) -> Response:
-    """A verb of a stream: `POST /v1/streams/iot/sensors:seal` is `streams.seal` of that stream."""
+    """A verb of a stream. `POST /v1/streams/iot/sensors:seal` is `streams.seal` of that stream."""
     return await _call_noun(call, "streams", _name(call))
 
 
 async def call_scope(call: HttpCall) -> Response:
-    """A verb of a scope: `POST /v1/scopes/iot:rename`."""
+    """A verb of a scope. `POST /v1/scopes/iot:rename` is `scopes.rename`."""
     return await _call_noun(call, "scopes", call.request.path_params["scope"])
 
 
 async def get_cut(call: HttpCall) -> Response:
-    """The cut at a position: `?at=head`, `tail`, a time, a pointer."""
+    """The cut at a position. `?at` is `head`, `tail`, a time, or a pointer."""
     now = call.front.store.runtime.clock.now()
     where, by = place(absolute(call.text("at") or "tail", now)), time_kind(call)
 

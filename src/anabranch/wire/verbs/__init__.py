@@ -7,7 +7,7 @@ from anabranch.wire.verbs.needs import Need, Operation
 from anabranch.wire.verbs.query import QUERY
 from anabranch.wire.verbs.table import VERBS, find_verb
 from anabranch.wire.verbs.transactional import require_together
-from anabranch.wire.verbs.verb import NOUNS, StoreVerb
+from anabranch.wire.verbs.verb import NOUNS, StoreVerb, summary_of
 
 __all__ = [
     "NOUNS",
@@ -21,4 +21,5 @@ __all__ = [
     "checked_arguments",
     "find_verb",
     "require_together",
+    "summary_of",
 ]

@@ -65,6 +65,12 @@ _REPEATABLE: Final = {
 numbered."""
 
 
+def summary_of(function: Callable[..., Any]) -> str:
+    """The first sentence of a function's documentation, without its full stop."""
+    paragraph = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
+    return paragraph.partition(". ")[0].removesuffix(".")
+
+
 @dataclass(frozen=True, slots=True)
 class StoreVerb:
     """One verb: `streams.copy` is `store.streams.copy`.

@@ -18,8 +18,8 @@ from anabranch.store.facade import Store
 
 
 async def download(call: HttpCall) -> Response:
-    """The bytes from the head to the tail as of now, or the range of them that the request asks for. Ranges count from
-    the head, whose position is in `Anabranch-Head`."""
+    """Download a byte stream, or a range of it. It is sent from the head to the tail as of now. Ranges count from the head,
+    whose position is in `Anabranch-Head`."""
     front, headers = call.front, call.request.headers
     upload = await front.run(lambda: load(front, str(call.info.name)))
     if upload.unfinished:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from anabranch.server.http.bytes import upload
 from anabranch.server.http.bytes.download import download
 from anabranch.server.http.bytes.headers import TUS
+from anabranch.server.http.bytes.upload import append_upload, cancel_upload, create_upload, head_bytes, upload_options
 from anabranch.server.http.endpoints import Endpoint
-from anabranch.server.http.openapi_parts import BINARY, COUNT, TEXT, header_parameter
+from anabranch.server.http.openapi_parts import BINARY, COUNT, TEXT, header_parameter, one_of
 
 _PATH: Final = "/v1/streams/{scope}/{name}/bytes"
 _FILE: Final = re.compile(r"/v1/streams/[^/]+/[^/]+/bytes")
@@ -28,9 +28,7 @@ def is_upload(method: str, path: str) -> bool:
 
 
 _LENGTH: Final = header_parameter("Upload-Length", COUNT, "Bytes of the whole file.")
-_COMPLETE: Final = header_parameter(
-    "Upload-Complete", {**TEXT, "enum": ["?0", "?1"]}, "Whether the file ends with this body."
-)
+_COMPLETE: Final = header_parameter("Upload-Complete", one_of("?0", "?1"), "Whether the file ends with this body.")
 _CHECKSUM: Final = header_parameter(
     "Upload-Checksum", TEXT, "`sha1` or `sha256`, and the body's checksum in base64. It is verified first."
 )
@@ -45,51 +43,47 @@ _KEY: Final = header_parameter(
 
 BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
-        *("POST", _PATH, upload.create, None, "verb", "create_upload", "Upload a file, or start an upload"),
+        *(
+            "POST",
+            _PATH,
+            create_upload,
+            {"201": {"description": "The upload exists; `Upload-Offset` bytes are durable."}},
+        ),
         parameters=(
             _LENGTH,
-            header_parameter("Upload-Defer-Length", {**TEXT, "enum": ["1"]}, "The length comes later."),
+            header_parameter("Upload-Defer-Length", one_of("1"), "The length comes later."),
             header_parameter("Upload-Metadata", TEXT, "`filename BASE64,filetype BASE64`."),
-            _COMPLETE,
-            _CHECKSUM,
-            _DIGEST,
-            _KEY,
+            *(_COMPLETE, _CHECKSUM, _DIGEST, _KEY),
         ),
         body=_BODY,
-        answers={"201": {"description": "The upload exists; `Upload-Offset` bytes are durable."}},
         headers=_HEADERS,
     ),
     Endpoint(
-        *("PATCH", _PATH, upload.append, "write", "stream", "append_upload", "Continue an upload at its offset"),
+        *("PATCH", _PATH, append_upload, {"204": {"description": "`Upload-Offset` bytes are durable."}}, "write"),
         parameters=(
             {**header_parameter("Upload-Offset", COUNT, "How many bytes the upload has."), "required": True},
-            _LENGTH,
-            _COMPLETE,
-            _CHECKSUM,
-            _DIGEST,
+            *(_LENGTH, _COMPLETE, _CHECKSUM, _DIGEST),
         ),
         body=_BODY,
-        answers={"204": {"description": "`Upload-Offset` bytes are durable."}},
         headers=_HEADERS,
     ),
     Endpoint(
-        *(
-            "HEAD",
-            _PATH,
-            upload.head,
-            "read",
-            "stream",
-            "head_bytes",
-            "The offset of an upload, or the headers of a download",
-        ),
+        *("HEAD", _PATH, head_bytes),
         answers={
             "200": {"description": "The file is complete."},
             "204": {"description": "The upload is not finished."},
         },
+        operation="read",
         headers=_HEADERS,
     ),
     Endpoint(
-        *("GET", _PATH, download, "read", "stream", "download", "Download a byte stream, or a range of it"),
+        *("GET", _PATH, download),
+        answers={
+            "200": {"description": "All bytes.", "content": {"*/*": {"schema": {}}}},
+            "206": {"description": "The range.", "content": {"*/*": {"schema": {}}}},
+            "304": {"description": "As `If-None-Match` says."},
+        },
+        operation="read",
         parameters=(
             header_parameter(
                 "Range",
@@ -100,22 +94,16 @@ BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
             header_parameter("If-None-Match", TEXT, "An ETag."),
             header_parameter("If-Match", TEXT, "An ETag."),
         ),
-        answers={
-            "200": {"description": "All bytes.", "content": {"*/*": {"schema": {}}}},
-            "206": {"description": "The range.", "content": {"*/*": {"schema": {}}}},
-            "304": {"description": "As `If-None-Match` says."},
-        },
         headers=_HEADERS,
     ),
     Endpoint(
-        *("DELETE", _PATH, upload.cancel, None, "verb", "cancel_upload", "Delete an upload, finished or not"),
+        *("DELETE", _PATH, cancel_upload, {"204": {"description": "It is deleted."}}),
         parameters=(_KEY,),
-        answers={"204": {"description": "It is deleted."}},
         headers=_HEADERS,
     ),
     Endpoint(
-        *("OPTIONS", _PATH, upload.options, None, "open", "upload_options", "What of tus is served"),
-        answers={"204": {"description": "In the headers."}},
+        *("OPTIONS", _PATH, upload_options, {"204": {"description": "In the headers."}}),
         headers=_HEADERS,
+        public=True,
     ),
 )

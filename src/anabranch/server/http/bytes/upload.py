@@ -27,7 +27,7 @@ from anabranch.writing.byte_writer import ByteWriter
 _EXTENSIONS = "creation,creation-with-upload,creation-defer-length,checksum,expiration,termination"
 
 
-async def options(call: HttpCall) -> Response:
+async def upload_options(call: HttpCall) -> Response:
     """What of tus is served."""
     del call
     offered = {"Tus-Version": said.TUS, "Tus-Extension": _EXTENSIONS, "Tus-Max-Size": str(limits.UPLOAD_BYTES_MAX)}
@@ -39,9 +39,9 @@ async def options(call: HttpCall) -> Response:
 _ALLOW = "DELETE, GET, HEAD, OPTIONS, PATCH, POST"
 
 
-async def create(call: HttpCall) -> Response:
-    """Create a byte stream, and store the body as its first bytes; without `Upload-Length` and `Upload-Defer-Length` the
-    body is the whole file."""
+async def create_upload(call: HttpCall) -> Response:
+    """Upload a file, or start an upload. It creates a byte stream, and stores the body as its first bytes; without
+    `Upload-Length` and `Upload-Defer-Length` the body is the whole file."""
     headers, front, name = call.request.headers, call.front, stream_of(call.request)
     said.check_version(headers)
     said.check_encoding(headers)
@@ -57,8 +57,8 @@ async def create(call: HttpCall) -> Response:
     return Response(status_code=201, headers=answer)
 
 
-async def head(call: HttpCall) -> Response:
-    """How many bytes are durable; of a finished upload also what a GET says in its headers."""
+async def head_bytes(call: HttpCall) -> Response:
+    """The offset of an upload, or the headers of a download. The offset is how many bytes are durable."""
     upload = await call.front.run(lambda: load(call.front, str(call.info.name)))
     answer = {**upload.headers(), "Cache-Control": "no-store"}
     if upload.unfinished:
@@ -66,9 +66,10 @@ async def head(call: HttpCall) -> Response:
     return Response(status_code=200, headers={**download_headers(upload), **answer})
 
 
-async def append(call: HttpCall) -> Response:
-    """Store the body at `Upload-Offset`, which is where the upload ends; what comes is durable when it is answered, and
-    also where the connection is lost. A request that was under way before can store nothing from then on."""
+async def append_upload(call: HttpCall) -> Response:
+    """Continue an upload at its offset. The body is stored at `Upload-Offset`, which is where the upload ends; what comes is
+    durable when it is answered, and also where the connection is lost. A request that was under way before can store
+    nothing from then on."""
     headers, front = call.request.headers, call.front
     said.check_version(headers)
     said.check_encoding(headers)
@@ -81,8 +82,8 @@ async def append(call: HttpCall) -> Response:
     return Response(status_code=204, headers=upload.headers())
 
 
-async def cancel(call: HttpCall) -> Response:
-    """Delete the byte stream, finished or not."""
+async def cancel_upload(call: HttpCall) -> Response:
+    """Delete an upload, finished or not."""
     front, name = call.front, stream_of(call.request)
     info = await front.run(lambda: allowed_stream(front.broker, call.principal, name, "manage", "cancel_upload"))
     await front.run(lambda: front.store._byte_streams.index(info.id))  # refuses a stream of another kind

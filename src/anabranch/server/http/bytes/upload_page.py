@@ -191,6 +191,6 @@ _HEADERS: Final = {
 
 
 async def upload_page(call: HttpCall) -> Response:
-    """The page."""
+    """A page for uploading a file."""
     del call
     return Response(_PAGE, media_type="text/html", headers=_HEADERS)

@@ -34,9 +34,9 @@ from anabranch.server.http.producers import numbered
 from anabranch.store.facade import Store
 
 
-async def append(call: HttpCall) -> Response:
-    """Append the body as one message, or as the messages of a JSON array; with `Stream-Closed: true` nothing more follows.
-    The answer comes once it is durable."""
+async def append_durable_stream(call: HttpCall) -> Response:
+    """Append to a Durable Stream, or close it. The body is one message, or the messages of a JSON array; with
+    `Stream-Closed: true` nothing more follows. The answer comes once it is durable."""
     headers, front = call.request.headers, call.front
     number = numbered(headers)
     body = await read_body(call.request.receive, call.request.scope["headers"])

@@ -32,9 +32,9 @@ from anabranch.server.http.names import stream_of
 from anabranch.server.http.problem import HttpRefusal
 
 
-async def create(call: HttpCall) -> Response:
-    """Create a stream, with its first messages if there is a body, or a fork of one. The same request again changes
-    nothing."""
+async def create_durable_stream(call: HttpCall) -> Response:
+    """Create a Durable Stream. With a body it has its first messages; it may be a fork of another stream. The same request
+    again changes nothing."""
     headers, front = call.request.headers, call.front
     name, config = stream_of(call.request), config_of_headers(headers)
     _authorize(call, name, config, writes=False)
@@ -66,8 +66,8 @@ async def create(call: HttpCall) -> Response:
     return Response(b"", 201 if made else 200, answer)
 
 
-async def head(call: HttpCall) -> Response:
-    """Describe a stream in headers, without its data."""
+async def head_durable_stream(call: HttpCall) -> Response:
+    """The metadata of a Durable Stream. They are in the headers."""
     stream = await call.front.run(lambda: load(call.front, str(call.info.name)))
     headers = {"Content-Type": stream.config.content_type, **stream.tail_headers(), "Cache-Control": "no-store"}
     if stream.config.ttl_s is not None:
@@ -77,8 +77,8 @@ async def head(call: HttpCall) -> Response:
     return Response(b"", 200, headers)
 
 
-async def delete(call: HttpCall) -> Response:
-    """Delete a stream."""
+async def delete_durable_stream(call: HttpCall) -> Response:
+    """Delete a Durable Stream."""
     front, guard, name = call.front, call.front.guard, stream_of(call.request)
     verb = "streams.delete"
     info = await front.run(lambda: allowed_stream(front.broker, call.principal, name, "manage", verb))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.server.http.durable_streams.append import append
-from anabranch.server.http.durable_streams.create import create, delete, head
-from anabranch.server.http.durable_streams.read import read
+from anabranch.server.http.durable_streams.append import append_durable_stream
+from anabranch.server.http.durable_streams.create import (
+    create_durable_stream,
+    delete_durable_stream,
+    head_durable_stream,
+)
+from anabranch.server.http.durable_streams.read import read_durable_stream
 from anabranch.server.http.endpoints import Endpoint
-from anabranch.server.http.openapi_parts import BINARY, COUNT, TEXT, header_parameter, query_parameter
+from anabranch.server.http.openapi_parts import BINARY, COUNT, PRODUCER, TEXT, header_parameter, one_of, query_parameter
 
 _PATH: Final = "/streams/{scope}/{name:path}"
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "cross-origin"}
@@ -17,7 +21,11 @@ _CLOSE: Final = header_parameter("Stream-Closed", TEXT, "`true`: nothing can be 
 
 DURABLE_STREAMS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
-        *("PUT", _PATH, create, None, "verb", "create_durable_stream", "Create a Durable Stream"),
+        *("PUT", _PATH, create_durable_stream),
+        answers={
+            "201": {"description": "The stream is created."},
+            "200": {"description": "The stream existed, with the same settings."},
+        },
         parameters=(
             header_parameter("Stream-TTL", COUNT, "Seconds from the last read or append until the stream is deleted."),
             header_parameter("Stream-Expires-At", TEXT, "When the stream is deleted (RFC 3339)."),
@@ -27,50 +35,44 @@ DURABLE_STREAMS: Final[tuple[Endpoint, ...]] = (
             header_parameter("Stream-Fork-Sub-Offset", COUNT, "And so many bytes, or JSON messages, more."),
         ),
         body=_BODY,
-        answers={
-            "201": {"description": "The stream is created."},
-            "200": {"description": "The stream existed, with the same settings."},
-        },
         headers=_HEADERS,
     ),
     Endpoint(
-        *("POST", _PATH, append, "write", "stream", "append_durable_stream", "Append to a Durable Stream, or close it"),
-        parameters=(
-            header_parameter("Stream-Seq", TEXT, "Must sort after the last one, as text."),
-            header_parameter("Producer-Id", TEXT, "With the next two: the request takes effect once."),
-            header_parameter("Producer-Epoch", COUNT, "A later epoch fences off earlier ones."),
-            header_parameter("Producer-Seq", COUNT, "The request's number in the epoch, from 0."),
-            _CLOSE,
-        ),
-        body=_BODY,
+        *("POST", _PATH, append_durable_stream),
         answers={
             "204": {"description": "The append is durable."},
             "200": {"description": "The append of a producer is durable."},
         },
+        operation="write",
+        parameters=(
+            header_parameter("Stream-Seq", TEXT, "Must sort after the last one, as text."),
+            *PRODUCER,
+            _CLOSE,
+        ),
+        body=_BODY,
         headers=_HEADERS,
     ),
     Endpoint(
-        *("GET", _PATH, read, "read", "stream", "read_durable_stream", "Read a Durable Stream from an offset on"),
-        parameters=(
-            query_parameter("offset", TEXT, "`-1` (the default), `now`, or a `Stream-Next-Offset`."),
-            query_parameter("live", {**TEXT, "enum": ["long-poll", "sse"]}, "Wait at the tail for more."),
-            query_parameter("cursor", TEXT, "The last `Stream-Cursor`."),
-        ),
+        *("GET", _PATH, read_durable_stream),
         answers={
             "200": {"description": "What it holds.", "content": {"*/*": {"schema": {}}}},
             "204": {"description": "No data came in time, or the stream is closed."},
             "304": {"description": "As `If-None-Match` says."},
         },
+        operation="read",
+        parameters=(
+            query_parameter("offset", TEXT, "`-1` (the default), `now`, or a `Stream-Next-Offset`."),
+            query_parameter("live", one_of("long-poll", "sse"), "Wait at the tail for more."),
+            query_parameter("cursor", TEXT, "The last `Stream-Cursor`."),
+        ),
         headers=_HEADERS,
     ),
     Endpoint(
-        *("HEAD", _PATH, head, "read", "stream", "head_durable_stream", "The metadata of a Durable Stream"),
-        answers={"200": {"description": "In the headers."}},
+        *("HEAD", _PATH, head_durable_stream, {"200": {"description": "In the headers."}}, "read"),
         headers=_HEADERS,
     ),
     Endpoint(
-        *("DELETE", _PATH, delete, None, "verb", "delete_durable_stream", "Delete a Durable Stream"),
-        answers={"204": {"description": "It is deleted."}},
+        *("DELETE", _PATH, delete_durable_stream, {"204": {"description": "It is deleted."}}),
         headers=_HEADERS,
     ),
 )

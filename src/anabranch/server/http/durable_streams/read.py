@@ -17,8 +17,8 @@ from anabranch.server.http.durable_streams.state import load, touch
 from anabranch.server.http.front import HttpCall
 
 
-async def read(call: HttpCall) -> Response:
-    """A page from `offset` on; with `live` it waits for more at the tail."""
+async def read_durable_stream(call: HttpCall) -> Response:
+    """Read a Durable Stream from an offset on. The answer is a page; with `live` it waits for more at the tail."""
     live, text = call.text("live"), _requested_offset(call)
     if live not in (None, "long-poll", "sse"):
         raise InvalidArgument(f"expected live=long-poll or live=sse, got '{live:.50}'")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -13,23 +14,24 @@ from anabranch.server.http.influx.credentials import influx_token
 from anabranch.server.http.influx.query import influx_query
 from anabranch.server.http.influx.refusal import influx_refusal
 from anabranch.server.http.influx.write import influx_write
-from anabranch.server.http.openapi_parts import FLAG, TEXT, query_parameter
+from anabranch.server.http.openapi_parts import FLAG, TEXT, one_of, query_parameter
 
 VERSION: Final = "1.6.7"
 """The release of InfluxDB whose language and API this front end implements."""
 
 
 async def influx_ping(call: HttpCall) -> Response:
-    """Answer InfluxDB's health check. The headers name the version."""
+    """InfluxDB's health check. The headers name the version."""
     del call
     return Response(status_code=204)
 
 
+_UNIT: Final = one_of("ns", "u", "ms", "s", "m", "h")
 _DATABASE: Final = query_parameter("db", TEXT, "The scope.")
 _QUERY: Final = (
     query_parameter("q", TEXT, "Statements of InfluxQL, separated by `;`. By POST also in a form."),
     _DATABASE,
-    query_parameter("epoch", {**TEXT, "enum": ["ns", "u", "ms", "s", "m", "h"]}, "Times as numbers of this unit."),
+    query_parameter("epoch", _UNIT, "Times as numbers of this unit."),
     query_parameter("params", TEXT, "A JSON object with the values of `$name`."),
     query_parameter("chunked", FLAG, "Answer in pieces, one a line."),
     query_parameter("chunk_size", {"type": "integer", "minimum": 1}, "Rows of a piece."),
@@ -37,14 +39,12 @@ _QUERY: Final = (
 )
 _WRITE: Final = (
     _DATABASE,
-    query_parameter(
-        "precision", {**TEXT, "enum": ["ns", "u", "ms", "s", "m", "h"]}, "The unit of the times. Default: `ns`."
-    ),
+    query_parameter("precision", _UNIT, "The unit of the times. Default: `ns`."),
 )
-_RESULTS: Final = {
+_RESULTS: Final[Mapping[str, Any]] = {
     "200": {"description": "The results.", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
-_ERROR: Final = {
+_ERROR: Final[Mapping[str, Any]] = {
     "default": {
         "description": "The error, in InfluxDB's format.",
         "content": {"application/json": {"schema": {"type": "object", "required": ["error"]}}},
@@ -52,7 +52,6 @@ _ERROR: Final = {
 }
 _endpoint = partial(
     Endpoint,
-    operation=None,
     headers={"X-Influxdb-Version": VERSION, "X-Influxdb-Build": "OSS"},
     token_of=influx_token,
     refusal=influx_refusal,
@@ -61,38 +60,23 @@ _endpoint = partial(
 INFLUX: Final[tuple[Endpoint, ...]] = (
     *(
         _endpoint(
-            method=method,
-            path="/ping",
-            handler=influx_ping,
-            resource="open",
+            *(method, "/ping", influx_ping, {"204": {"description": "It is."}, **_ERROR}),
             name=f"influx_ping_{method.lower()}",
-            summary="InfluxDB's health check",
-            answers={"204": {"description": "It is."}, **_ERROR},
+            public=True,
         )
         for method in ("GET", "HEAD")
     ),
     *(
         _endpoint(
-            method=method,
-            path="/query",
-            handler=influx_query,
-            resource="verb",
+            *(method, "/query", influx_query, {**_RESULTS, **_ERROR}),
             name=f"influx_query_{method.lower()}",
-            summary="Query by InfluxQL",
             parameters=_QUERY,
-            answers={**_RESULTS, **_ERROR},
         )
         for method in ("GET", "POST")
     ),
     _endpoint(
-        method="POST",
-        path="/write",
-        handler=influx_write,
-        resource="verb",
-        name="influx_write",
-        summary="Append events by InfluxDB's line protocol",
+        *("POST", "/write", influx_write, {"204": {"description": "All events are durable."}, **_ERROR}),
         parameters=_WRITE,
         body={"required": True, "content": {"text/plain": {"schema": TEXT}}},
-        answers={"204": {"description": "All events are durable."}, **_ERROR},
     ),
 )

@@ -83,7 +83,7 @@ class _Context:
 
 
 async def influx_query(call: HttpCall) -> Response:
-    """Answer the statements of the parameter `q`, of the URL or of a form, or of a body that is one."""
+    """Query by InfluxQL. The statements are the parameter `q`, of the URL or of a form, or a body that is one."""
     given = await _given(call)
     request = await call.front.run_query(lambda: _parsed(given))  # parsing a long text takes its time
     if call.request.method == "GET" and any(map(_changes, request.statements)):

@@ -38,7 +38,7 @@ _PRECISIONS: Final = ("", "n", "ns", "u", "µ", "ms", "s", "m", "h")
 
 
 async def influx_write(call: HttpCall) -> Response:
-    """Append the points of the body."""
+    """Append events by InfluxDB's line protocol. The body has their points."""
     database, precision = call.text("db") or "", call.text("precision") or ""
     if not database:
         raise InvalidArgument("database is required")

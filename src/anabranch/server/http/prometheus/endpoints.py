@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from anabranch.server.http.endpoints import Endpoint, Handler
@@ -46,39 +46,29 @@ _ANSWERS: Final = {
 
 
 def _endpoints(
-    path: str, handler: Handler, summary: str, *parameters: Mapping[str, Any], post: bool = True
+    path: str, handler: Handler, *parameters: Mapping[str, Any], methods: Sequence[str] = ("GET", "POST")
 ) -> Iterator[Endpoint]:
-    for method in ("GET", "POST") if post else ("GET",):
+    for method in methods:
         yield Endpoint(
-            method=method,
-            path=f"{_BELOW}{path}",
-            handler=handler,
-            operation=None,
-            resource="verb",
+            *(method, f"{_BELOW}{path}", handler, _ANSWERS),
             name=f"{handler.__name__}_{method.lower()}",
-            summary=summary,
             parameters=(_SCOPE, *parameters),
-            answers=_ANSWERS,
             token_of=password_token,
             refusal=prometheus_refusal,
         )
 
 
+_GET: Final = ("GET",)
 PROMETHEUS: Final[tuple[Endpoint, ...]] = (
-    *_endpoints(
-        "/query", prometheus_query, "Query by PromQL at one time", _PROMQL, _query("time", "A time."), _TIMEOUT
-    ),
+    *_endpoints("/query", prometheus_query, _PROMQL, _query("time", "A time."), _TIMEOUT),
     *_endpoints(
         "/query_range",
         prometheus_query_range,
-        "Query by PromQL at several times",
         *(_PROMQL, _START, _END, _query("step", "The time between two points, in seconds or such as `1m`."), _TIMEOUT),
     ),
-    *_endpoints("/series", prometheus_series, "The labels of series", *_SELECTED),
-    *_endpoints("/labels", prometheus_labels, "The names of labels", *_SELECTED),
-    *_endpoints(
-        "/label/{label}/values", prometheus_label_values, "The values of a label", _LABEL, *_SELECTED, post=False
-    ),
-    *_endpoints("/metadata", prometheus_metadata, "The metrics", _query("metric", "Only this metric."), post=False),
-    *_endpoints("/status/buildinfo", prometheus_build, "The version of Prometheus whose API this is", post=False),
+    *_endpoints("/series", prometheus_series, *_SELECTED),
+    *_endpoints("/labels", prometheus_labels, *_SELECTED),
+    *_endpoints("/label/{label}/values", prometheus_label_values, _LABEL, *_SELECTED, methods=_GET),
+    *_endpoints("/metadata", prometheus_metadata, _query("metric", "Only this metric."), methods=_GET),
+    *_endpoints("/status/buildinfo", prometheus_build, methods=_GET),
 )

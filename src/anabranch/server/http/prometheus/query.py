@@ -23,7 +23,7 @@ from anabranch.server.http.prometheus.streams import ScopeStreams
 
 
 async def prometheus_query(call: HttpCall) -> Response:
-    """The value of `query` at `time`, which is now if it isn't given."""
+    """Query by PromQL at one time. `time` is now if it isn't given."""
     given = await given_parameters(call)
     at = given.time("time", now_ms(call))
     check = _deadline(call, given)
@@ -37,7 +37,7 @@ async def prometheus_query(call: HttpCall) -> Response:
 
 
 async def prometheus_query_range(call: HttpCall) -> Response:
-    """The values of `query` from `start` to `end`, `step` apart."""
+    """Query by PromQL at several times. They are from `start` to `end`, `step` apart."""
     given = await given_parameters(call)
     start, end, step = given.time("start"), given.time("end"), given.duration("step")
     if end < start:

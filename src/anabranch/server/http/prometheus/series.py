@@ -22,7 +22,7 @@ _Selectors = list[tuple[LabelMatcher, ...]]
 
 
 async def prometheus_series(call: HttpCall) -> Response:
-    """The labels of the series that `match[]` selects and that have a sample from `start` to `end`."""
+    """The labels of series. These are selected by `match[]`, and have a sample from `start` to `end`."""
     given = await given_parameters(call)
     selectors = _selectors(given)
     if not selectors:
@@ -31,7 +31,7 @@ async def prometheus_series(call: HttpCall) -> Response:
 
 
 async def prometheus_labels(call: HttpCall) -> Response:
-    """The names of labels: of the series that `match[]` selects, or of all streams."""
+    """The names of labels. They are those of the series that `match[]` selects, or of all streams."""
     given = await given_parameters(call)
     selectors = _selectors(given)
 
@@ -44,7 +44,7 @@ async def prometheus_labels(call: HttpCall) -> Response:
 
 
 async def prometheus_label_values(call: HttpCall) -> Response:
-    """The values of a label: of the series that `match[]` selects, or of all that have it."""
+    """The values of a label. They are those of the series that `match[]` selects, or of all that have it."""
     given = await given_parameters(call)
     selectors, label = _selectors(given), call.request.path_params["label"]
 
@@ -73,7 +73,7 @@ async def prometheus_metadata(call: HttpCall) -> Response:
 
 
 async def prometheus_build(call: HttpCall) -> Response:
-    """Answer with the version of Prometheus whose API this is."""
+    """The version of Prometheus whose API this is."""
     del call
     empty = dict.fromkeys(("revision", "branch", "buildUser", "buildDate", "goVersion"), "")
     return success({"version": VERSION, **empty})

@@ -11,17 +11,18 @@ from anabranch.errors import ScopeNotFound, StreamNotFound
 from anabranch.model.stream import StreamInfo
 from anabranch.server.http.calls import verb_result
 from anabranch.server.http.delivery import begin, follow_request
-from anabranch.server.http.follow import FollowResponse, follow
+from anabranch.server.http.follow import FollowResponse, read_or_follow
 from anabranch.server.http.front import HttpCall
-from anabranch.server.http.read import TYPES, follows, read, wanted_form
+from anabranch.server.http.read import TYPES, follows, wanted_form
 
-__all__ = ["logs"]
+__all__ = ["query_logs"]
 
 _NONE = {"json": b'{"events":[],"cut":"head","next":null}', "ndjson": b""}
 
 
-async def logs(call: HttpCall) -> Response:
-    """The lines of a query's log, which begins when a host takes it for the first time; a follower waits for that."""
+async def query_logs(call: HttpCall) -> Response:
+    """The log of a query: its starts, ends and failures. It begins when a host takes the query for the first time; a
+    follower waits for that."""
     found = await _look(call)
     if found is None and follows(call):
         return FollowResponse(await begin(call, follow_request(call), lambda: _look(call)))
@@ -30,8 +31,7 @@ async def logs(call: HttpCall) -> Response:
         return Response(_NONE[form], media_type=TYPES[form])
     if found is None:
         raise StreamNotFound(str(log_stream(call.request.path_params["name"])))
-    call = replace(call, stream=found)
-    return await (follow(call) if follows(call) else read(call))
+    return await read_or_follow(replace(call, stream=found))
 
 
 async def _look(call: HttpCall) -> StreamInfo | None:

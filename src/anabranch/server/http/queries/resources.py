@@ -26,15 +26,16 @@ from anabranch.wire.hints import conform
 from anabranch.wire.values import TYPE, parse_bytes
 
 __all__ = [
+    "TEXT_MEMBERS",
     "delete_query",
-    "get_committed_state",
-    "get_file",
-    "get_progress",
     "get_query",
     "list_queries",
-    "list_versions",
-    "plan_upgrade",
+    "plan_query_upgrade",
     "put_query",
+    "query_committed_state",
+    "query_file",
+    "query_progress",
+    "query_versions",
     "rollback_query",
     "start_query",
     "stop_query",
@@ -65,6 +66,8 @@ _ARGUMENTS: Final = {
     "signature": "signature",
 }
 """The members of a body, and the arguments of the verbs that they are."""
+TEXT_MEMBERS: Final = ("dialect", "trigger", "standby", "group", "memory", "signature")
+"""Members that are given as they are in the address, if the body is SQL."""
 _OF_RUN: Final = ("from", "by", "replace")
 _CODE: Final = ("files", "signature")
 _OF_VERSION: Final = (
@@ -83,7 +86,7 @@ _OF_VERSION: Final = (
 
 
 async def list_queries(call: HttpCall) -> Response:
-    """The deployed queries, in name order."""
+    """The deployed queries. They are in name order."""
     return await list_page(call, "queries.list", (), query_json, lambda info: info.name)
 
 
@@ -114,7 +117,7 @@ async def put_query(call: HttpCall) -> Response:
 
 
 async def delete_query(call: HttpCall) -> Response:
-    """Delete a query; with `?drop=results` its results too. 202 where a host has to do that."""
+    """Delete a query. With `?drop=results` its results too; 202 where a host has to do that."""
     drop = call.text("drop")
     if drop not in (None, "results"):
         raise InvalidArgument(f"expected drop='results', got '{drop:.100}'")
@@ -129,7 +132,7 @@ async def start_query(call: HttpCall) -> Response:
 
 
 async def stop_query(call: HttpCall) -> Response:
-    """Have a query stop once its micro-batch is done, or now."""
+    """Have a query stop. It does so once its micro-batch is done, or now."""
     return await _changed(call, "queries.stop", ("now",))
 
 
@@ -139,8 +142,8 @@ async def rollback_query(call: HttpCall) -> Response:
 
 
 async def upgrade_query(call: HttpCall) -> Response:
-    """Deploy a new version in which unchanged statements keep their state; with `replay`, recompute all results, and
-    answer 202 with the query that does so."""
+    """Upgrade to a new version; unchanged statements keep their state. With `replay`, all results are recomputed: 202, with
+    the query that does so."""
     members = await arguments_of(call)
     if isinstance(members, Mapping) and members.get("replay") is not None:
         arguments = _arguments(
@@ -156,8 +159,8 @@ async def upgrade_query(call: HttpCall) -> Response:
     return json_response(query_json(await verb_result(call, "queries.upgrade", {**_named(call), **arguments})))
 
 
-async def plan_upgrade(call: HttpCall) -> Response:
-    """What an upgrade would do with each statement."""
+async def plan_query_upgrade(call: HttpCall) -> Response:
+    """What an upgrade would do."""
     arguments = _arguments(call, await arguments_of(call), ("sql", "dialect", "parameters", "files"))
     arguments = await _with_text(call, arguments)
     found: UpgradePlan = await verb_result(call, "queries.plan", {**_named(call), **arguments})
@@ -165,14 +168,14 @@ async def plan_upgrade(call: HttpCall) -> Response:
 
 
 async def validate_query(call: HttpCall) -> Response:
-    """Check a query without deploying it. The body is as for deploying one; what is not valid is answered as an error."""
+    """Check a query. Nothing is deployed. The body is as for deploying one; what is not valid is answered as an error."""
     arguments = _arguments(call, await arguments_of(call), ("sql", "dialect", "parameters", "files"))
     arguments = await _with_text(call, arguments)
     return json_response(asdict(await verb_result(call, "queries.validate", arguments)))
 
 
-async def get_committed_state(call: HttpCall) -> Response:
-    """Rows of Spark's state of a statement."""
+async def query_committed_state(call: HttpCall) -> Response:
+    """Spark's state of a query, such as open windows."""
     arguments: dict[str, Any] = {name: call.text(name) for name in ("key", "result")}
     arguments["rows_max"] = call.count("limit", 100, most=limits.DEPLOYMENT_STATE_ROWS_MAX)
     if (batch := call.text("batch")) is not None:
@@ -183,23 +186,23 @@ async def get_committed_state(call: HttpCall) -> Response:
     return json_response(asdict(found))
 
 
-async def list_versions(call: HttpCall) -> Response:
-    """The versions that are kept, oldest first."""
+async def query_versions(call: HttpCall) -> Response:
+    """The versions of a query. Those that are kept, oldest first."""
     return await list_page(
         call, "queries.versions", (), version_json, lambda each: each.number, given=_named(call), parse_name=_number
     )
 
 
-async def get_file(call: HttpCall) -> Response:
-    """The content of a file of a version, by default of the present one."""
+async def query_file(call: HttpCall) -> Response:
+    """A file of a version. By default of the present one."""
     version = call.text("version")
     arguments = {"file": call.request.path_params["file"], **({} if version is None else {"version": _number(version)})}
     content: bytes = await verb_result(call, "queries.file", {**_named(call), **arguments})
     return Response(content, media_type="application/octet-stream")
 
 
-async def get_progress(call: HttpCall) -> Response:
-    """How far each statement is, as of the last second of its run."""
+async def query_progress(call: HttpCall) -> Response:
+    """The progress of a query. It is as of the last second of its run."""
     info: QueryInfo = await verb_result(call, "queries.get", _named(call))
     return json_response({"state": info.state, "statements": [progress_json(each) for each in info.progress]})
 
@@ -310,11 +313,7 @@ def _of_address(call: HttpCall, body: bytes) -> dict[str, Any]:
         members["parameters"] = parse_pairs(parameters, "a parameter")
     if places := query.getlist("from"):
         members["from"] = places
-    members |= {
-        name: query[name]
-        for name in ("dialect", "trigger", "by", "standby", "group", "memory", "signature")
-        if name in query
-    }
+    members |= {name: query[name] for name in ("by", *TEXT_MEMBERS) if name in query}
     if "cpus" in query:
         members["cpus"] = _decimal(query["cpus"])
     return members | {name: call.flag(name) for name in ("replace", "start") if name in query}

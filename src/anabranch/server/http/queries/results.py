@@ -13,37 +13,36 @@ from anabranch.deployments.results import check_may_come, result_stream
 from anabranch.errors import InvalidArgument, NoResultsYet, QueryNotFound, ScopeNotFound, StreamNotFound
 from anabranch.model.stream import StreamInfo
 from anabranch.server.http.delivery import begin, follow_request
-from anabranch.server.http.follow import FollowResponse, follow
+from anabranch.server.http.follow import FollowResponse, read_or_follow
 from anabranch.server.http.follow_socket import FollowSocket, check_socket
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.latest import latest_of
-from anabranch.server.http.read import follows, read
+from anabranch.server.http.read import follows
 
-__all__ = ["results", "results_socket", "state"]
+__all__ = ["query_results", "query_state", "results_socket"]
 
 
-async def results(call: HttpCall) -> Response:
-    """Read the results, or follow them. A follower waits for the results of a query that has none yet, as long as the
+async def query_results(call: HttpCall) -> Response:
+    """Read the results of a query, or follow them. A follower waits for the results of a query that has none yet, as long as the
     query is to run."""
     found = await _look(call)
     if found is not None:
-        call = replace(call, stream=found)
-        return await (follow(call) if follows(call) else read(call))
+        return await read_or_follow(replace(call, stream=found))
     if not follows(call):
         raise NoResultsYet(call.request.path_params["name"], (await _query(call)).state)
     return FollowResponse(await begin(call, follow_request(call), lambda: _look(call)))
 
 
 async def results_socket(call: HttpCall) -> ASGIApp:
-    """As `results`, to a WebSocket."""
+    """As `query_results`, to a WebSocket."""
     check_socket(call)
     found = await _look(call)
     request = follow_request(call, kind="socket")
     return FollowSocket(await begin(call, request, (lambda: _look(call)) if found is None else found))
 
 
-async def state(call: HttpCall) -> Response:
-    """The last result with a routing key: the state of the query, of all that was published when it was called."""
+async def query_state(call: HttpCall) -> Response:
+    """The last result with a routing key. It is the state of the query, of all that was published when it was called."""
     found = await _look(call, call.text("result"))
     if found is None:
         raise NoResultsYet(call.request.path_params["name"], (await _query(call)).state)

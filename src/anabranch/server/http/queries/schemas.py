@@ -99,7 +99,7 @@ _STATEMENT_PROGRESS: Final = object_of(
     },
     required=("target",),
 )
-_NEW_QUERY: Final = object_of(
+NEW_QUERY: Final = object_of(
     {
         "sql": described(TEXT, "CREATE STREAM statements."),
         "dialect": _DIALECT,
@@ -204,7 +204,7 @@ QUERY_SCHEMAS: Final[Mapping[str, Any]] = {
             "saved_at": described(TEXT_OR_NULL, "null: the template comes with the package."),
         }
     ),
-    "NewQuery": described(_NEW_QUERY, "With `sql`, or with `template`."),
+    "NewQuery": described(NEW_QUERY, "With `sql`, or with `template`."),
     "QueryText": object_of(
         {"sql": TEXT, "dialect": _DIALECT, "parameters": TEXTS, "files": _FILES["files"]},
         required=("sql",),

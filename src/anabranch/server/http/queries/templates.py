@@ -8,9 +8,8 @@ from typing import Any
 from starlette.responses import Response
 
 from anabranch.deployments.templates.template import QueryTemplate
-from anabranch.errors import InvalidArgument
 from anabranch.model.times import to_datetime
-from anabranch.server.http.body import read_body
+from anabranch.server.http.body import read_body, sql_text
 from anabranch.server.http.calls import verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.resources import json_response, list_page
@@ -19,7 +18,7 @@ __all__ = ["get_template", "list_templates", "put_template", "remove_template"]
 
 
 async def list_templates(call: HttpCall) -> Response:
-    """The templates, in name order."""
+    """The templates of queries. They are in name order."""
     return await list_page(call, "templates.list", (), template_json, lambda template: template.name)
 
 
@@ -30,11 +29,7 @@ async def get_template(call: HttpCall) -> Response:
 
 async def put_template(call: HttpCall) -> Response:
     """Save a template, or change it. The body is its SQL."""
-    body = await read_body(call.request.receive, call.request.scope["headers"])
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as exc:
-        raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
+    text = sql_text(await read_body(call.request.receive, call.request.scope["headers"]))
     return json_response(template_json(await verb_result(call, "templates.save", {**_named(call), "text": text})))
 
 
