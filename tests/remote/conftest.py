@@ -10,10 +10,7 @@ import pytest
 import anabranch as ab
 from anabranch.security.guard import OpenGuard
 from anabranch.server.broker import Broker
-from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sessions import SessionHost
-from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 
 
@@ -27,10 +24,7 @@ def embedded(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def address(embedded: Store) -> Iterator[str]:
     """The address of the broker."""
-    broker = Broker(embedded, OpenGuard())
-    with FlightService(
-        broker, actions=StoreActions(broker, CallersQueries(broker)), exchanges=SessionHost(broker)
-    ) as service:
+    with FlightService(Broker(embedded, OpenGuard())) as service:
         yield f"anabranch://127.0.0.1:{service.port}"
         service.drain(5)
 

@@ -16,9 +16,7 @@ from anabranch.core.byte_stream import BYTES, chunks
 from anabranch.errors import AnabranchError, ConditionFailed, DiskFull, Fenced, InvalidArgument
 from anabranch.security.guard import OpenGuard
 from anabranch.server.broker import Broker
-from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
-from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 from anabranch.wire.commands import pack
 from anabranch.wire.flight_errors import error_of_text
@@ -34,10 +32,7 @@ def services(embedded: Store) -> Iterator[list[LossyService]]:
     embedded.scopes.create("s")
     with ExitStack() as stack:
         brokers = [Broker(embedded, OpenGuard()) for _ in range(2)]
-        yield [
-            stack.enter_context(LossyService(each, actions=StoreActions(each, CallersQueries(each))))
-            for each in brokers
-        ]
+        yield [stack.enter_context(LossyService(each)) for each in brokers]
 
 
 @pytest.fixture

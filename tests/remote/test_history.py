@@ -14,9 +14,7 @@ from anabranch.errors import Closed, NotRemote
 from anabranch.runtime.settings import Settings
 from anabranch.security.guard import OpenGuard
 from anabranch.server.broker import Broker
-from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
-from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 
 ROWS = 256
@@ -34,8 +32,8 @@ def test_a_range_goes_on_at_another_broker_behind_the_last_event_with_the_same_c
         written(embedded)
         broker, other = (Broker(embedded, OpenGuard()) for _ in range(2))
         with (
-            FlightService(broker, actions=StoreActions(broker, CallersQueries(broker))) as one,
-            FlightService(other, actions=StoreActions(other, CallersQueries(other))) as two,
+            FlightService(broker) as one,
+            FlightService(other) as two,
             ab.connect(f"anabranch://127.0.0.1:{one.port},127.0.0.1:{two.port}") as store,
         ):
             (part,) = store.history("s/a").ranges(bytes_max=1 << 30)

@@ -12,10 +12,7 @@ import anabranch as ab
 from anabranch.errors import PermissionDenied, RateLimited, StreamNotFound
 from anabranch.security.guard import Holding, OpenGuard
 from anabranch.server.broker import Broker
-from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sessions import SessionHost
-from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 
 
@@ -61,9 +58,7 @@ def store(tmp_path: Path, guard: Refusing) -> Iterator[Store]:
         embedded.scopes.create("s")
         embedded.streams.create("s/a")
         embedded.groups.open("s/g", streams="s/a")
-        broker = Broker(embedded, guard)
-        sessions = SessionHost(broker)
-        with FlightService(broker, actions=StoreActions(broker, CallersQueries(broker)), exchanges=sessions) as service:
+        with FlightService(Broker(embedded, guard)) as service:
             with ab.connect(f"anabranch://127.0.0.1:{service.port}") as remote:
                 yield remote
             service.drain(5)

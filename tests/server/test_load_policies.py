@@ -14,10 +14,7 @@ import pytest
 import anabranch as ab
 from anabranch.core.shedding import kept_rows
 from anabranch.errors import EventNotFound, InvalidArgument, RateLimited
-from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sessions import SessionHost
-from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 from tests.server.http.serving import Serving, serving
 
@@ -48,10 +45,7 @@ def http(served: Serving) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def remote(served: Serving) -> Iterator[Store]:
-    broker = served.broker
-    with FlightService(
-        broker, actions=StoreActions(broker, CallersQueries(broker)), exchanges=SessionHost(broker)
-    ) as service:
+    with FlightService(served.broker) as service:
         with ab.connect(f"anabranch://127.0.0.1:{service.port}") as client:
             yield client
         service.drain(5)

@@ -11,8 +11,8 @@ from pyarrow import flight
 
 from anabranch.errors import InvalidArgument
 from anabranch.remote.store import RemoteStore
+from anabranch.wire.commands import DIALECT_HEADER
 from anabranch.wire.flight_errors import from_flight
-from anabranch.wire.flight_sql import DIALECT_HEADER
 from anabranch.wire.v1 import flight_sql_pb2 as sql
 
 

@@ -21,10 +21,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.security.guard import OpenGuard
 from anabranch.server.broker import Broker
-from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sessions import SessionHost
-from anabranch.server.queries import CallersQueries
 from anabranch.store import Store
 from anabranch.testing.clock import ManualClock
 
@@ -41,11 +38,9 @@ def served_store(folder: Path) -> Iterator[Store]:
 @contextmanager
 def served(embedded: Store) -> Iterator[str]:
     """The address of a broker of this store."""
-    broker = Broker(embedded, OpenGuard())
-    sessions = SessionHost(broker)
     with (
         _moving_on(embedded.runtime.clock) as move_on,
-        FlightService(broker, actions=StoreActions(broker, CallersQueries(broker)), exchanges=sessions) as service,
+        FlightService(Broker(embedded, OpenGuard())) as service,
     ):
         try:
             yield f"anabranch://127.0.0.1:{service.port}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,6 @@ from pyarrow import flight
 
 from anabranch.server.broker import Broker
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sql import FlightSql
 from anabranch.server.flight.sql.service import ACTIONS
 from anabranch.wire.commands import pack
 from anabranch.wire.v1 import flight_sql_pb2 as sql
@@ -31,14 +29,12 @@ QUERY = "SELECT count(*) AS n FROM iot.sensors"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Any]]:
-    with world(tmp_path_factory.mktemp("sql")) as made:
-        broker = Broker(made.store, made.guard)
-        with (
-            closing(FlightSql(broker)) as queries,
-            FlightService(broker, queries=queries) as service,
-            flight.FlightClient(f"grpc://127.0.0.1:{service.port}") as client,
-        ):
-            yield made, client
+    with (
+        world(tmp_path_factory.mktemp("sql")) as made,
+        FlightService(Broker(made.store, made.guard)) as service,
+        flight.FlightClient(f"grpc://127.0.0.1:{service.port}") as client,
+    ):
+        yield made, client
 
 
 def options_of(served: tuple[World, Any], caller: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ from anabranch.errors import AnabranchError, InvalidArgument, SchemaMismatch
 from anabranch.security.guard import OpenGuard
 from anabranch.server.broker import Broker
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sql.service import FlightSql
 from anabranch.store import Store
 from anabranch.wire.commands import pack
 from anabranch.wire.flight_errors import error_of_text, from_flight
@@ -134,10 +132,8 @@ def test_text_that_is_not_utf8_is_refused(client: flight.FlightClient, store: St
 
 
 def test_a_descriptor_without_a_path_and_a_command_is_refused(store: Store) -> None:
-    broker = Broker(store, OpenGuard())
     with (
-        closing(FlightSql(broker)) as queries,
-        FlightService(broker, queries=queries) as service,
+        FlightService(Broker(store, OpenGuard())) as service,
         flight.FlightClient(f"grpc://127.0.0.1:{service.port}") as client,
     ):
         assert isinstance(refused(lambda: client.get_flight_info(flight.FlightDescriptor.for_path())), InvalidArgument)

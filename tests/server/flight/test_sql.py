@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import adbc_driver_flightsql.dbapi as adbc
@@ -17,7 +16,6 @@ from anabranch.query.sandbox import QueryLimits
 from anabranch.security.guard import OpenGuard, Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sql import FlightSql
 from anabranch.store import Store
 from anabranch.wire.commands import pack
 from anabranch.wire.v1 import flight_sql_pb2 as sql
@@ -56,11 +54,8 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def address(stocked: Store) -> Iterator[str]:
-    broker = Broker(stocked, _TwoCallers())
-    with (
-        closing(FlightSql(broker, QueryLimits(memory_bytes=128 << 20, seconds=20))) as queries,
-        FlightService(broker, queries=queries) as served,
-    ):
+    query_limits = QueryLimits(memory_bytes=128 << 20, seconds=20)
+    with FlightService(Broker(stocked, _TwoCallers()), query_limits=query_limits) as served:
         yield f"grpc://127.0.0.1:{served.port}"
 
 

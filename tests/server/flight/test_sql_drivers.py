@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +16,6 @@ from pyarrow import flight
 from anabranch.security.guard import OpenGuard
 from anabranch.server.broker import Broker
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sql import FlightSql
 from tests.server.flight import jdbc
 from tests.server.flight.test_sql import _TwoCallers
 from tests.store.helpers import store_at
@@ -48,8 +46,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlightService]:
         store.writer("s/numbers").write_batch(numbers).result()
         store.scopes.create("private")
         store.streams.create("private/names", schema=_KINDS)
-        broker = Broker(store, _TwoCallers())
-        with closing(FlightSql(broker)) as queries, FlightService(broker, queries=queries) as service:
+        with FlightService(Broker(store, _TwoCallers())) as service:
             yield service
 
 

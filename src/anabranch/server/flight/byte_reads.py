@@ -16,7 +16,7 @@ from anabranch.reading.byte_index import ByteChunk, ByteIndex
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
-from anabranch.server.rights import StreamRight
+from anabranch.server.flight.pieces import sent_batches
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 _SCHEMA: Final = pa.schema([("start", pa.int64()), ("truncated_before", pa.int64()), ("bytes", pa.binary())])
@@ -31,30 +31,15 @@ def read_bytes(
     source = broker.store._byte_streams.index(info.id)
     if command.position < 0:
         raise InvalidArgument(f"expected a position of at least 0 in a byte stream, got {command.position}")
-    right = StreamRight(broker.store, broker.guard, principal, info.id, "read", verb="read")
-    return _SCHEMA, _batches(broker, principal, right, source, command.position, over)
+    return _SCHEMA, sent_batches(broker, principal, info.id, _batches(source, command.position), over)
 
 
-def _batches(
-    broker: Broker,
-    principal: Principal,
-    right: StreamRight,
-    source: ByteIndex,
-    position: int,
-    over: Callable[[], bool],
-) -> Iterator[pa.RecordBatch]:
+def _batches(source: ByteIndex, position: int) -> Iterator[pa.RecordBatch]:
     chunks = source.chunks_at(position) if position < source.tail() else iter(())
-    with broker.guard.hold(principal, "connections"):
-        for gathered in _gathered(chunks):
-            if over():
-                return
-            right.check()
-            rows = len(gathered)
-            starts = pa.array([each.start for each in gathered], pa.int64())
-            before = pa.array([source.truncated_before] * rows, pa.int64())
-            batch = pa.RecordBatch.from_arrays([starts, before, _data(gathered)], schema=_SCHEMA)
-            broker.guard.admit(principal, calls=0, bytes_=batch.nbytes)
-            yield batch
+    for gathered in _gathered(chunks):
+        starts = pa.array([each.start for each in gathered], pa.int64())
+        before = pa.array([source.truncated_before] * len(gathered), pa.int64())
+        yield pa.RecordBatch.from_arrays([starts, before, _data(gathered)], schema=_SCHEMA)
 
 
 def _data(gathered: list[ByteChunk]) -> pa.Array:

@@ -9,11 +9,8 @@ from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
-from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.counting import CallCounting
 from anabranch.server.flight.service import FlightService
-from anabranch.server.flight.sessions import SessionHost
-from anabranch.server.flight.sql import FlightSql
 
 __all__ = ["FlightFrontEnd"]
 
@@ -30,7 +27,6 @@ class FlightFrontEnd:
         self._settings = settings
         self._counting = CallCounting(counters, access_log)
         self._service: FlightService | None = None
-        self._queries = FlightSql(broker)
 
     def start(self) -> str:
         settings = self._settings
@@ -43,9 +39,6 @@ class FlightFrontEnd:
             self._service = FlightService(
                 self._broker,
                 f"{scheme}://{host}:{settings.flight_port}",
-                actions=StoreActions(self._broker, self._queries.queries),
-                exchanges=SessionHost(self._broker),
-                queries=self._queries,
                 tls_certificates=certificates,
                 counting=self._counting,
                 client_ca=None if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes(),
@@ -63,6 +56,5 @@ class FlightFrontEnd:
         return self._service is None or self._service.drain(seconds)
 
     def stop(self) -> None:
-        self._queries.close()
         if self._service is not None:
-            self._service.shutdown()  # waits for a client that appends and is silent: call it in a task to be left behind
+            self._service.close()

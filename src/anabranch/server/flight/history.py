@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -12,8 +12,7 @@ from anabranch.reading.history.ranges import SegmentPartRange, range_schema
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
-from anabranch.server.flight.pieces import pieces_of
-from anabranch.server.rights import StreamRight
+from anabranch.server.flight.pieces import pieces_of, sent_batches
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
 
@@ -28,7 +27,8 @@ def read_history(
     names = list(command.columns) if command.columns or command.no_columns else known.names
     schema = range_schema(known, names)
     _check(broker, part)
-    return schema, _batches(broker, principal, part, names, over)
+    pieces = (piece for batch in broker.store._history.batches(part, names) for piece in pieces_of(batch))
+    return schema, sent_batches(broker, principal, info.id, pieces, over)
 
 
 def _check(broker: Broker, part: SegmentPartRange) -> None:
@@ -40,17 +40,3 @@ def _check(broker: Broker, part: SegmentPartRange) -> None:
     length = view.length(part.segment)
     if not part.start <= part.stop <= length:
         raise InvalidArgument(f"segment {part.segment} has the offsets up to {length}, not {part.start} to {part.stop}")
-
-
-def _batches(
-    broker: Broker, principal: Principal, part: SegmentPartRange, names: Sequence[str], over: Callable[[], bool]
-) -> Iterator[pa.RecordBatch]:
-    right = StreamRight(broker.store, broker.guard, principal, part.stream, "read", verb="read")
-    with broker.guard.hold(principal, "connections"):
-        for batch in broker.store._history.batches(part, names):
-            for piece in pieces_of(batch):
-                if over():
-                    return
-                right.check()
-                broker.guard.admit(principal, calls=0, bytes_=piece.nbytes)
-                yield piece

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyarrow import flight
 
-from anabranch.wire.flight_sql import DIALECT_HEADER
+from anabranch.wire.commands import DIALECT_HEADER
 
 DIALECT: Final = "dialect"
 

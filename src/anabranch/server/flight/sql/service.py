@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
-from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.message import Message
 from pyarrow import flight
 
@@ -20,12 +19,9 @@ from anabranch.server.abandoned import closed_with
 from anabranch.server.broker import Broker
 from anabranch.server.flight.sql.handles import SqlStatement
 from anabranch.server.flight.sql.listings import answer, schema_of
-from anabranch.server.queries import BROKER_QUERY_LIMITS, CallersQueries
-from anabranch.wire.commands import pack, parse
-from anabranch.wire.flight_sql import unpack_sql
+from anabranch.server.queries import CallersQueries
+from anabranch.wire.commands import pack, parse, unpack, unpack_as
 from anabranch.wire.v1 import flight_sql_pb2 as sql
-
-M = TypeVar("M", bound=Message)
 
 ACTIONS: Final = (
     ("CreatePreparedStatement", "Prepare a query: ActionCreatePreparedStatementRequest of Flight SQL."),
@@ -39,11 +35,11 @@ _CLOSED: Final = b"\x08\x01"  # CloseSessionResult with the status CLOSED
 
 
 class FlightSql:
-    """Flight SQL over a broker's store. Thread-safe. `close` ends the processes that run the queries.
+    """Flight SQL over a broker's store. Thread-safe. Close it.
 
     A statement is translated where it comes in, if the call names a `dialect`: its handle has DuckDB's SQL."""
 
-    def __init__(self, broker: Broker, query_limits: QueryLimits = BROKER_QUERY_LIMITS) -> None:
+    def __init__(self, broker: Broker, query_limits: QueryLimits) -> None:
         self._broker = broker
         self.queries = CallersQueries(broker, query_limits)
         self._lock = broker.store.runtime.tasks.lock()
@@ -51,12 +47,12 @@ class FlightSql:
         self._running: dict[str, list[bool]] = {}  # by statement: whether it was cancelled
 
     def close(self) -> None:
-        """End the processes. A second call is harmless."""
+        """End the processes that run the queries. A second call is harmless."""
         self.queries.close()
 
-    def info(self, principal: Principal, descriptor: Any, dialect: str | None = None) -> Any:
+    def info(self, principal: Principal, descriptor: Any, dialect: str | None) -> Any:
         """GetFlightInfo: the columns of an answer, and the ticket for it."""
-        command = unpack_sql(descriptor.command or b"")
+        command = unpack(descriptor.command or b"")
         schema = schema_of(command)
         ticket: Message = command
         if schema is None:
@@ -66,10 +62,10 @@ class FlightSql:
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(pack(ticket), [])], -1, -1)
 
     def stream(
-        self, principal: Principal, ticket: bytes, over: Callable[[], bool], dialect: str | None = None
+        self, principal: Principal, ticket: bytes, over: Callable[[], bool], dialect: str | None
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """DoGet: the columns and the batches. `over` says whether the client is gone."""
-        command = unpack_sql(ticket)
+        command = unpack(ticket)
         schema = schema_of(command)
         if schema is not None:
             return schema, iter(answer(self._broker, principal, command).to_batches())
@@ -80,9 +76,9 @@ class FlightSql:
         )
         return result.schema, closed_with(self._batches(principal, statement, result, cancelled), result.close)
 
-    def put(self, principal: Principal, descriptor: Any, reader: Any, writer: Any) -> None:
+    def put(self, descriptor: Any, reader: Any, writer: Any) -> None:
         """DoPut: the parameters of a prepared query."""
-        command = unpack_sql(descriptor.command or b"")
+        command = unpack(descriptor.command or b"")
         if not isinstance(command, sql.CommandPreparedStatementQuery):
             raise InvalidArgument(_NO_CHANGES)
         statement = SqlStatement.from_bytes(command.prepared_statement_handle)
@@ -94,18 +90,18 @@ class FlightSql:
         answer_ = sql.DoPutPreparedStatementResult(prepared_statement_handle=bound.to_bytes())
         writer.write(answer_.SerializeToString())
 
-    def act(self, principal: Principal, kind: str, body: bytes, dialect: str | None = None) -> Iterator[bytes]:
+    def act(self, principal: Principal, kind: str, body: bytes, dialect: str | None) -> Iterator[bytes]:
         """DoAction, of the kinds in ACTIONS."""
         match kind:
             case "CreatePreparedStatement":
-                yield self._prepare(principal, _expected(body, sql.ActionCreatePreparedStatementRequest), dialect)
+                yield self._prepare(principal, unpack_as(sql.ActionCreatePreparedStatementRequest, body), dialect)
             case "ClosePreparedStatement":
-                closed = _expected(body, sql.ActionClosePreparedStatementRequest)
+                closed = unpack_as(sql.ActionClosePreparedStatementRequest, body)
                 with self._lock:
                     self._bound.pop(SqlStatement.from_bytes(closed.prepared_statement_handle).id, None)
             case "CancelQuery":
-                request = _expected(body, sql.ActionCancelQueryRequest)
-                yield _packed(self._cancel(request.info))
+                request = unpack_as(sql.ActionCancelQueryRequest, body)
+                yield pack(self._cancel(request.info))
             case "CancelFlightInfo":
                 request = parse(sql.ActionCancelQueryRequest, body)  # its fields are the same, and there is no Any
                 yield self._cancel(request.info).SerializeToString()
@@ -118,7 +114,7 @@ class FlightSql:
         statement = self._new(command.query, dialect)
         found = self._described(principal, statement)
         parameters = pa.schema([(str(number + 1), pa.string()) for number in range(found.parameters)])
-        return _packed(
+        return pack(
             sql.ActionCreatePreparedStatementResult(
                 prepared_statement_handle=statement.to_bytes(),
                 dataset_schema=found.schema.serialize().to_pybytes(),
@@ -169,7 +165,7 @@ class FlightSql:
             raise InvalidArgument("expected a serialized FlightInfo") from exc
         result = sql.ActionCancelQueryResult(result="CANCEL_RESULT_NOT_CANCELLABLE")
         for endpoint in endpoints:
-            command = unpack_sql(endpoint.ticket.ticket)
+            command = unpack(endpoint.ticket.ticket)
             if isinstance(command, sql.TicketStatementQuery):
                 with self._lock:
                     running = self._running.get(SqlStatement.from_bytes(command.statement_handle).id)
@@ -177,13 +173,6 @@ class FlightSql:
                     running[0] = True
                     result = sql.ActionCancelQueryResult(result="CANCEL_RESULT_CANCELLING")
         return result
-
-
-def _expected(body: bytes, kind: type[M]) -> M:
-    command = unpack_sql(body)
-    if not isinstance(command, kind):
-        raise InvalidArgument(f"expected {kind.DESCRIPTOR.name}, got {command.DESCRIPTOR.name}")
-    return command
 
 
 def _parameters(reader: Any) -> bytes:
@@ -198,9 +187,3 @@ def _parameters(reader: Any) -> bytes:
         writer.write_table(table)
     data: bytes = sink.getvalue().to_pybytes()
     return data
-
-
-def _packed(message: Message) -> bytes:
-    packed = Packed()
-    packed.Pack(message)
-    return packed.SerializeToString()
