@@ -33,13 +33,11 @@ class AttachedBlobs:
         self._places: dict[str, Blobs] = {}
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
-        """See the port."""
         if is_attached(key):
             raise ReadOnlyStore(f"{key} was attached: the store never writes there")
         self._own.put(key, chunks)
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """See the port."""
         if not is_attached(key):
             return self._own.get(key, offset, length)
         blobs, name = self._find(key)
@@ -49,7 +47,6 @@ class AttachedBlobs:
             raise BlobMissing(key, blobs.path(name)) from exc
 
     def size(self, key: str) -> int | None:
-        """See the port."""
         if not is_attached(key):
             return self._own.size(key)
         try:
@@ -68,14 +65,12 @@ class AttachedBlobs:
             self._own.delete(key)
 
     def path(self, key: str) -> str:
-        """See the port."""
         if not is_attached(key):
             return self._own.path(key)
         blobs, name = self._find(key)
         return blobs.path(name)
 
     def close(self) -> None:
-        """See the port."""
         with self._lock:
             places, self._places, self._open = list(self._places.values()), {}, {}
         for each in places:

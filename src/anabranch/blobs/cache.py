@@ -50,7 +50,6 @@ class PooledBlobs:
             self._tail.keep(_whole(key), _Chunks(chunks))
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """See the port."""
         wanted = _Range(key, offset, length)
         cached = self._tail.find(wanted)
         if cached is not None:
@@ -67,25 +66,20 @@ class PooledBlobs:
         )
 
     def size(self, key: str) -> int | None:
-        """See the port."""
         return self._inner.size(key)
 
     def list(self, prefix: str = "") -> Iterator[BlobInfo]:
-        """See the port."""
         return self._inner.list(prefix)
 
     def delete(self, key: str) -> None:
-        """See the port."""
         self._tail.forget(key)
         self._history.forget(key)
         self._inner.delete(key)
 
     def path(self, key: str) -> str:
-        """See the port."""
         return self._inner.path(key)
 
     def close(self) -> None:
-        """See the port."""
         self._tail.clear()
         self._history.clear()
         self._inner.close()

@@ -48,11 +48,9 @@ class DataKeys(Protocol):
     @property
     def current(self) -> DataKey:
         """The key that encrypts new bytes."""
-        ...
 
     def find(self, key_id: str) -> DataKey | None:
         """A key by its id; None if the catalog has none. Raises KeyMissing, WrongKey."""
-        ...
 
 
 class Envelope:
@@ -63,11 +61,9 @@ class Envelope:
         self._ids = ids
 
     def size(self, length: int) -> int:
-        """See `Sealer`."""
         return _TEXT_AT + length + TAG_BYTES
 
     def seal(self, message: pa.Buffer, context: bytes) -> pa.Buffer:
-        """See `Sealer`."""
         key = self._keys.current
         head = _VERSION + bytes.fromhex(key.id)
         nonce = self._ids.bits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
@@ -75,7 +71,6 @@ class Envelope:
         return pa.py_buffer(b"".join((head, nonce, sealed)))
 
     def unseal(self, box: pa.Buffer, context: bytes, name: str) -> pa.Buffer:
-        """See `Sealer`."""
         view = memoryview(box).cast("B")
         if len(view) < self.size(0) or bytes(view[: len(_VERSION)]) != _VERSION:
             raise CorruptBlob(name, "the store is encrypted, and these bytes are not")
@@ -89,18 +84,15 @@ class Envelope:
             raise CorruptBlob(name, "its encrypted bytes were changed, or were written at another place") from exc
 
     def envelope(self) -> Mapping[str, str]:
-        """See `Sealer`."""
         key = self._keys.current
         return {"id": key.id, "master": key.master, "wrapped": base64.b64encode(key.wrapped).decode()}
 
     def file_encryption(self, key: str) -> Any:
-        """See `Sealer`."""
         from anabranch.blobs.parquet_keys import encryption
 
         return encryption(lambda secret: self._wrap_file_key(secret, key), self._keys.current.id)
 
     def file_decryption(self, key: str) -> Any:
-        """See `Sealer`."""
         from anabranch.blobs.parquet_keys import decryption
 
         return decryption(lambda text: self._unwrap_file_key(text, key))

@@ -42,7 +42,6 @@ class LocalBlobs:
         self._inside: set[str] = set()  # folders known to be inside the root
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
-        """See the port."""
         path = self._root / check_path(key)
         try:
             self._make_folder(path.parent, key)
@@ -65,7 +64,6 @@ class LocalBlobs:
             raise _translate(exc, key) from exc
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """See the port."""
         whole = self._maps.get(key)
         if whole is None:
             whole = self._map(key)
@@ -95,7 +93,6 @@ class LocalBlobs:
         return whole
 
     def size(self, key: str) -> int | None:
-        """See the port."""
         try:
             found = self._locate(key).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -138,11 +135,9 @@ class LocalBlobs:
             raise _translate(exc, key) from exc
 
     def path(self, key: str) -> str:
-        """See the port."""
         return str(self._locate(key))
 
     def close(self) -> None:
-        """See the port."""
         with self._lock:
             self._maps.clear()
 

@@ -18,13 +18,11 @@ class MemoryBlobs:
         self._blobs: dict[str, pa.Buffer] = {}
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
-        """See the port."""
         whole = pa.py_buffer(b"".join(bytes(memoryview(chunk)) for chunk in chunks))
         if self._blobs.setdefault(check_path(key), whole) is not whole:
             raise AlreadyExists(f"blob {key} exists already")
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """See the port."""
         whole = self._blobs.get(check_path(key))
         if whole is None:
             raise BlobMissing(key)
@@ -35,19 +33,16 @@ class MemoryBlobs:
         return whole.slice(offset, length)
 
     def size(self, key: str) -> int | None:
-        """See the port."""
         whole = self._blobs.get(check_path(key))
         return None if whole is None else int(whole.size)
 
     def list(self, prefix: str = "") -> Iterator[BlobInfo]:
-        """See the port."""
         check_prefix(prefix)
         for key in sorted(self._blobs):
             if key.startswith(prefix) and (whole := self._blobs.get(key)) is not None:
                 yield BlobInfo(key, whole.size)
 
     def delete(self, key: str) -> None:
-        """See the port."""
         self._blobs.pop(check_path(key), None)
 
     def path(self, key: str) -> str:

@@ -56,7 +56,6 @@ class ObjectBlobs:
         )
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
-        """See the port."""
         check_path(key)
         views = [memoryview(chunk).cast("B") for chunk in chunks if len(memoryview(chunk))]
         retries = request_retries(self._runtime)
@@ -94,7 +93,6 @@ class ObjectBlobs:
         return True
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """See the port."""
         check_path(key)
         if length is not None and offset + length > offset:
             return self._range(key, offset, offset + length)
@@ -126,7 +124,6 @@ class ObjectBlobs:
         return whole
 
     def size(self, key: str) -> int | None:
-        """See the port."""
         check_path(key)
         try:
             return int(
@@ -167,7 +164,6 @@ class ObjectBlobs:
                     yield BlobInfo(key, entry["size"])
 
     def delete(self, key: str) -> None:
-        """See the port."""
         check_path(key)
         try:
             self._request(

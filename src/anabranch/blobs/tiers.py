@@ -25,19 +25,15 @@ class TieredBlobs:
         return self._history if key.startswith(HISTORY) else self._fresh
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
-        """See the port."""
         self._of(key).put(key, chunks)
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        """See the port."""
         return self._of(key).get(key, offset, length)
 
     def size(self, key: str) -> int | None:
-        """See the port."""
         return self._of(key).size(key)
 
     def list(self, prefix: str = "") -> Iterator[BlobInfo]:
-        """See the port."""
         if prefix.startswith(HISTORY):
             return self._history.list(prefix)
         fresh = (blob for blob in self._fresh.list(prefix) if not blob.key.startswith(HISTORY))
@@ -46,14 +42,11 @@ class TieredBlobs:
         return merge(fresh, self._history.list(HISTORY))
 
     def delete(self, key: str) -> None:
-        """See the port."""
         self._of(key).delete(key)
 
     def path(self, key: str) -> str:
-        """See the port."""
         return self._of(key).path(key)
 
     def close(self) -> None:
-        """See the port."""
         self._fresh.close()
         self._history.close()

@@ -36,7 +36,6 @@ class JoinedCatalog:
 
     @property
     def clock(self) -> Clock:
-        """See the port."""
         return self._catalog.clock
 
     @contextmanager
@@ -72,7 +71,6 @@ class JoinedCatalog:
             return tuple(txn.append(unit, now=commit.now, blobs=commit.blobs) for unit in commit.units)
 
     def token(self) -> int:
-        """See the port."""
         return self._catalog.token()
 
     def on_change(self, changed: Callable[[], None]) -> bool:
@@ -80,7 +78,6 @@ class JoinedCatalog:
         return False
 
     def translated(self, error: Exception) -> Exception:
-        """See the port."""
         return self._catalog.translated(error)
 
     def close(self) -> None:

@@ -21,7 +21,6 @@ class GroupStateCodec:
     """Encodes group states for a `StateSynchronizer`."""
 
     def encode(self, value: GroupState) -> bytes:
-        """See `Codec.encode`."""
         fields: dict[str, Any] = {
             "format": _FORMAT,
             "streams": [f"{stream:016x}" for stream in value.streams],

@@ -244,7 +244,6 @@ class TimeCodec:
     describes the fields."""
 
     def encode(self, value: TimeState) -> bytes:
-        """See `Codec.encode`."""
         fields: dict[str, Any] = {
             "format": _FORMAT,
             "writers": _writers_to_json(value.writers),

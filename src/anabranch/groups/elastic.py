@@ -20,11 +20,9 @@ class GroupLoad(Protocol):
 
     def distribution(self) -> Distribution:
         """Which reader has which segments."""
-        ...
 
     def unread(self) -> Unread:
         """What the group has not read yet."""
-        ...
 
 
 class ElasticReaders(Closeable):

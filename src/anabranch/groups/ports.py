@@ -14,7 +14,6 @@ class StoredPositions(Protocol):
 
     def load(self, group: str, segment: StreamSegment) -> int | None:
         """The offset stored for a segment, or None."""
-        ...
 
 
 class Outputs(Protocol):
@@ -22,17 +21,13 @@ class Outputs(Protocol):
 
     def stage(self, outputs: Mapping[str, Any]) -> Sequence[Any]:
         """Prepare batches by stream for publishing. Raises SchemaMismatch, StreamNotFound, TooLarge."""
-        ...
 
     def publish(self, staged: Sequence[Any], part: Part, *, series: str, number: int) -> bool:
         """Append both, or neither. Returns False and does nothing if that number of the series, or a higher one, was
         published before. Raises ConditionFailed where the part's condition does not hold, AppendUncertain."""
-        ...
 
     def last(self, series: str) -> int:
         """The number that was published last in a series; 0 where there is none."""
-        ...
 
     def end(self, series: str) -> None:
         """End a series: nothing more will be published in it."""
-        ...

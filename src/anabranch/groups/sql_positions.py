@@ -21,7 +21,6 @@ class SqlConnection(Protocol):
 
     def cursor(self) -> Any:
         """A cursor."""
-        ...
 
 
 class _PositionedReader(Protocol):

@@ -29,17 +29,14 @@ class AppendSource(Protocol):
     def take(self, bytes_max: int) -> list[RoutedBatch]:
         """Returns the next batches in order, about `bytes_max` bytes in total, or none for now. Called by one thread at
         a time. Raises nothing of its own: events that can't be made into a batch are refused at once."""
-        ...
 
     def restore(self) -> None:
         """Takes back what the last `take` returned or was about to return, because it or its caller was interrupted.
         None of these batches is settled. May itself be interrupted, and is then called again."""
-        ...
 
     @property
     def pending_bytes(self) -> int:
         """About how many bytes wait to be taken."""
-        ...
 
 
 class _WakeUp:

@@ -50,7 +50,6 @@ class Keyring:
         return self._current
 
     def find(self, key_id: str) -> DataKey | None:
-        """See `DataKeys`."""
         known = self._known.get(key_id)
         if known is None:
             with self._catalog.reading() as snapshot:

@@ -13,11 +13,9 @@ class Clock(Protocol):
 
     def now(self) -> Micros:
         """µs since the Unix epoch, UTC. May jump."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds from an unknown origin. Never goes back."""
-        ...
 
 
 class MachineClock:
@@ -27,21 +25,17 @@ class MachineClock:
         self._process = process
 
     def now(self) -> Micros:
-        """See `Clock.now`."""
         return SystemClock().now()
 
     def monotonic(self) -> float:
-        """See `Clock.monotonic`."""
         return self._process.monotonic()
 
 
 class SystemClock:
-    """The machine's clock."""
+    """`Clock` of the machine."""
 
     def now(self) -> Micros:
-        """See `Clock.now`."""
         return Micros(time.time_ns() // 1000)
 
     def monotonic(self) -> float:
-        """See `Clock.monotonic`."""
         return time.monotonic()

@@ -11,14 +11,12 @@ class Ids(Protocol):
 
     def bits(self, count: int) -> int:
         """A random integer below `2**count`."""
-        ...
 
 
 class SystemIds:
     """The operating system's randomness."""
 
     def bits(self, count: int) -> int:
-        """See `Ids.bits`."""
         return secrets.randbits(count)
 
 

@@ -41,7 +41,6 @@ class MasterKeys:
 
     @property
     def current(self) -> str:
-        """See `KeyService`."""
         return next(iter(self._keys))
 
     def wrap(self, key_id: str, secret: bytes) -> bytes:
@@ -50,7 +49,6 @@ class MasterKeys:
         return nonce + seal_box(self._key(key_id), nonce, secret, _bound(key_id))
 
     def unwrap(self, key_id: str, wrapped: bytes) -> bytes:
-        """See `KeyService`."""
         key = self._key(key_id)
         if len(wrapped) <= NONCE_BYTES:
             raise WrongKey(key_id)

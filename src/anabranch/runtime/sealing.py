@@ -19,15 +19,12 @@ class KeyService(Protocol):
     @property
     def current(self) -> str:
         """The id of the master key that new data keys are wrapped with: 1 to 64 of `A–Z a–z 0–9 _ - .`."""
-        ...
 
     def wrap(self, key_id: str, secret: bytes) -> bytes:
         """Encrypt a data key. Raises KeyMissing; StoreUnavailable if the service can't be reached."""
-        ...
 
     def unwrap(self, key_id: str, wrapped: bytes) -> bytes:
         """The inverse of `wrap`. Raises KeyMissing, WrongKey; StoreUnavailable if the service can't be reached."""
-        ...
 
 
 class Sealer(Protocol):
@@ -35,25 +32,19 @@ class Sealer(Protocol):
 
     def size(self, length: int) -> int:
         """The size of a box around `length` bytes, in bytes."""
-        ...
 
     def seal(self, message: pa.Buffer, context: bytes) -> pa.Buffer:
         """A box under the current data key; sealing the same message twice gives different boxes."""
-        ...
 
     def unseal(self, box: pa.Buffer, context: bytes, name: str) -> pa.Buffer:
         """The message of a box. Raises CorruptBlob, naming `name`, if it is damaged, is not a box, or was sealed for
         another place; KeyMissing, WrongKey."""
-        ...
 
     def envelope(self) -> Mapping[str, str]:
         """The current data key as a blob's index names it: its id, its master key's id, and the wrapped key."""
-        ...
 
     def file_encryption(self, key: str) -> Any:
         """Properties with which pyarrow encrypts the Parquet file for the blob `key`; for one file only."""
-        ...
 
     def file_decryption(self, key: str) -> Any:
         """Properties with which pyarrow opens the Parquet file `key`; opening raises what `unseal` raises."""
-        ...

@@ -29,15 +29,12 @@ class Lock(Protocol):
 
     def acquire(self, blocking: bool = True) -> bool:
         """Take the lock; without `blocking`, return False at once if it is taken."""
-        ...
 
     def release(self) -> None:
         """Release the lock."""
-        ...
 
     def locked(self) -> bool:
         """True if the lock is held."""
-        ...
 
     def __enter__(self) -> bool: ...
 
@@ -58,11 +55,9 @@ class Condition(Protocol):
     def wait(self, timeout: float | None = None) -> bool:
         """Release the lock, wait at most `timeout` seconds (without it, at most `limits.CONDITION_WAIT_S`), and take it
         again. Returns False after `timeout`."""
-        ...
 
     def notify_all(self) -> None:
         """Wake all waiters."""
-        ...
 
 
 class Task(Protocol):
@@ -71,7 +66,6 @@ class Task(Protocol):
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the task has ended. Returns False after `timeout` seconds, and at once if called by the task
         itself."""
-        ...
 
 
 class Tasks(Protocol):
@@ -79,19 +73,15 @@ class Tasks(Protocol):
 
     def spawn(self, name: str, work: Callable[[], None]) -> Task:
         """Start `work` concurrently with the caller. It must end on its own when its owner closes."""
-        ...
 
     def lock(self) -> Lock:
         """A new lock."""
-        ...
 
     def condition(self) -> Condition:
         """A new condition with its own lock."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Pause the caller for that long; other tasks run."""
-        ...
 
 
 class _ThreadTask:
@@ -170,19 +160,15 @@ class ThreadTasks:
     """Threads of the operating system. They are daemon threads: the store's own exit hook ends them in order."""
 
     def spawn(self, name: str, work: Callable[[], None]) -> Task:
-        """See `Tasks.spawn`."""
         thread = threading.Thread(target=work, name=f"anabranch-{name}", daemon=True)
         thread.start()
         return _ThreadTask(thread)
 
     def lock(self) -> Lock:
-        """See `Tasks.lock`."""
         return _Lock()
 
     def condition(self) -> Condition:
-        """See `Tasks.condition`."""
         return _Condition()
 
     def sleep(self, seconds: float) -> None:
-        """See `Tasks.sleep`."""
         time.sleep(min(seconds, _SLEEP_S_MAX))

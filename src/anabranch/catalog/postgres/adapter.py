@@ -68,14 +68,12 @@ class PostgresCatalog:
 
     @property
     def clock(self) -> Clock:
-        """See the port."""
         return self._runtime.catalog_clock or self._server_clock
 
     # transactions
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
-        """See the port."""
         database, _ = self._begin(lambda database: database.run_statements([("begin_reading", ())]))
         try:
             with translated(self._where):
@@ -85,7 +83,6 @@ class PostgresCatalog:
 
     @contextmanager
     def writing(self, subject: Subject | None = None) -> Iterator[Writing]:
-        """See the port."""
         database, transaction = self._begin(lambda database: self._enter(database, subject))
         borrowed = True
         try:
@@ -132,7 +129,6 @@ class PostgresCatalog:
                 raise
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
-        """See the port."""
         values = call_values(commit.units, commit.blobs, commit.now, lock_timeout_ms=_COMMIT_LOCK_TIMEOUT_MS)
         retries, contended = server_retries(self._runtime), lock_retries(self._runtime)
         while True:
@@ -189,7 +185,6 @@ class PostgresCatalog:
         return self._listener.token()
 
     def on_change(self, changed: Callable[[], None]) -> bool:
-        """See the port."""
         if self._listener.changed is not None:
             return False
         self._listener.changed = changed
@@ -197,11 +192,9 @@ class PostgresCatalog:
         return True
 
     def translated(self, error: Exception) -> Exception:
-        """See the port."""
         return translate(error, self._address.shown) if isinstance(error, psycopg.Error) else error
 
     def close(self) -> None:
-        """See the port."""
         self._closed = True
         self._notifier.close()
         self._listener.close()

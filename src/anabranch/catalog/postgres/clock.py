@@ -40,10 +40,8 @@ class ServerClock:
             self._reading = (zero, now_s)
 
     def now(self) -> Micros:
-        """See `Clock.now`."""
         assert self._reading is not None, "the catalog reads the clock when it is opened"
         return Micros(round(self._reading[0] + self._process.monotonic() * 1e6))
 
     def monotonic(self) -> float:
-        """See `Clock.monotonic`."""
         return self._process.monotonic()

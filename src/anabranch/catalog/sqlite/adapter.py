@@ -104,7 +104,6 @@ class SqliteCatalog:
 
     @property
     def clock(self) -> Clock:
-        """See the port."""
         return self._clock
 
     @property
@@ -116,7 +115,6 @@ class SqliteCatalog:
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
-        """See the port."""
         if self.in_memory:
             with self._thread_lock, TranslatedErrors(self._path):
                 self._require_open()
@@ -149,7 +147,6 @@ class SqliteCatalog:
         self._checkpoint_if_due()
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
-        """See the port."""
         with self._exclusively(), TranslatedErrors(self._path):
             database = self._database
             try:
@@ -247,7 +244,6 @@ class SqliteCatalog:
         database.close()
 
     def token(self) -> int:
-        """See the port."""
         if self.in_memory:
             return self._commits
         with self._watch_lock:
@@ -256,7 +252,6 @@ class SqliteCatalog:
                 return int(self._version_watch.pragma("data_version"))
 
     def on_change(self, changed: Callable[[], None]) -> bool:
-        """See the port."""
         if self.in_memory or self._listener is not None:
             return False
         try:
@@ -275,11 +270,9 @@ class SqliteCatalog:
             raise Closed("store")
 
     def translated(self, error: Exception) -> Exception:
-        """See the port."""
         return translate(error, self._path) if isinstance(error, apsw.Error) else error
 
     def close(self) -> None:
-        """See the port."""
         checkpoint = self._checkpoint
         if self._listener is not None:
             self._listener.close()
