@@ -9,7 +9,6 @@ import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -20,8 +19,8 @@ PAGE = Path(__file__).parent / "reference" / "state.md"
 _HEAD = """# State
 
 The catalog's table `states` holds what features keep: one row for each value, as JSON. Each kind of value is declared in
-one file of `anabranch.catalog.state`, from which this page is made (`python docs/state_page.py`). A test parses the
-examples below with the code that reads a catalog.
+`anabranch.catalog.state`, from which this page is made (`python docs/state_page.py`). A test parses the examples below
+with the code that reads a catalog.
 
 | Column | Content |
 |---|---|
@@ -48,9 +47,8 @@ def page() -> str:
 
 
 def _section(kind: StateKind[Any, Any]) -> str:
-    module = import_module(f"anabranch.catalog.state.{kind.name}")
     entry = kind.entry(*kind.example)
-    lines = [f"## {kind.name}", "", _prose(inspect.getdoc(module) or ""), "", f"- Key: {kind.by}."]
+    lines = [f"## {kind.name}", "", kind.about, "", f"- Key: {kind.by}."]
     if kind.found_by is not None:
         lines.append(f"- Lookup: {kind.found_by}.")
     lines += [f"- {text}" for text in _types(type(kind.example.value))]

@@ -18,7 +18,7 @@ from anabranch.catalog.postgres.address import DatabaseAddress
 from anabranch.catalog.postgres.connection import connect
 from anabranch.catalog.postgres.pipeline import PipelineConnection, StatementCall, StatementResult
 from anabranch.catalog.state.kind import State
-from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
+from anabranch.catalog.state.transaction import PUBLISHED, PublishedSeries
 from anabranch.errors import StoreUnavailable, StreamExists
 from anabranch.model.append import Unit
 from anabranch.model.cut import StreamCut

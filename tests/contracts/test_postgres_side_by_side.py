@@ -13,7 +13,7 @@ import pytest
 import anabranch as ab
 from anabranch.catalog.port import Subject, Writing
 from anabranch.catalog.postgres.adapter import PostgresCatalog
-from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
+from anabranch.catalog.state.transaction import PUBLISHED, PublishedSeries
 from anabranch.model.ids import LogId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import Scope, Span

@@ -18,7 +18,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.catalog.postgres.adapter import PostgresCatalog
-from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
+from anabranch.catalog.state.transaction import PUBLISHED, PublishedSeries
 from anabranch.model.append import Appended
 from anabranch.model.ids import StreamId
 from anabranch.runtime.ports import Runtime

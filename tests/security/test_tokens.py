@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.catalog.state.access_token import ACCESS_TOKEN
+from anabranch.catalog.state.access import ACCESS_TOKEN
 from anabranch.catalog.state.kinds import KINDS
 from anabranch.errors import InvalidArgument, PermissionDenied, StoreUnavailable, Unauthenticated
 from anabranch.runtime.ports import Runtime

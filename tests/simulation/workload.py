@@ -19,12 +19,10 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.catalog.port import Reading
-from anabranch.catalog.state.copied import COPIED
 from anabranch.catalog.state.ephemeral import EPHEMERAL
-from anabranch.catalog.state.former_name import FORMER_NAME
-from anabranch.catalog.state.former_names import FORMER_NAMES
+from anabranch.catalog.state.former_names import FORMER_NAME, FORMER_NAMES
 from anabranch.catalog.state.kind import StateKind
-from anabranch.catalog.state.lineage import LINEAGE
+from anabranch.catalog.state.lineage import COPIED, LINEAGE
 from anabranch.catalog.tables import BY_NAME, Value
 from anabranch.core.compaction import GONE
 from anabranch.core.copy import CopyResult

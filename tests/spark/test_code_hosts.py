@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import anabranch as ab
-from anabranch.catalog.state.query_content import QUERY_CONTENT
+from anabranch.catalog.state.query_version import QUERY_CONTENT
 from anabranch.deployments.files import check_files
 from anabranch.deployments.signatures import TrustedKeys, sign_query
 from anabranch.runtime.signing import sign

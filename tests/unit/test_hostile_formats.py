@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from anabranch.blobs import layout
 from anabranch.blobs.memory import MemoryBlobs
-from anabranch.catalog.state.published import PUBLISHED
+from anabranch.catalog.state.transaction import PUBLISHED
 from anabranch.core import codec
 from anabranch.core.checksum import checksum
 from anabranch.core.group_format import GroupStateCodec

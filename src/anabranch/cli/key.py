@@ -75,7 +75,7 @@ def show(as_json: JsonOption = False) -> None:
 
       anabranch key show
     """
-    from anabranch.catalog.state.data_key import DATA_KEY, newest
+    from anabranch.catalog.state.store import DATA_KEY, newest
 
     with open_catalog() as names, names.catalog.reading() as reading:
         rows = sorted((row for _, row in reading.states(DATA_KEY)), key=lambda row: (row.created_at, row.id))

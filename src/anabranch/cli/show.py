@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.catalog.port import Reading
-from anabranch.catalog.state.load_policy import LOAD_POLICY
+from anabranch.catalog.state.load import LOAD_POLICY
 from anabranch.cli.autoscale import scaling_text
 from anabranch.cli.hold import holders_json, print_holders
 from anabranch.cli.limit import load_text

@@ -10,7 +10,7 @@ from anabranch.cli.output import iso_time, print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from anabranch.catalog.state.access_token import TokenRow
+    from anabranch.catalog.state.access import TokenRow
 
 app = new_app()
 

@@ -10,8 +10,7 @@ from typing import Final
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.query_content import QUERY_CONTENT
-from anabranch.catalog.state.query_version import QUERY_VERSION, FileKind, QueryFile, QueryVersion
+from anabranch.catalog.state.query_version import QUERY_CONTENT, QUERY_VERSION, FileKind, QueryFile, QueryVersion
 from anabranch.deployments.wheels import read_wheel
 from anabranch.errors import CorruptCatalog, InvalidArgument, TooLarge
 

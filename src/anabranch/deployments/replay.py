@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.codec import stream_id, stream_id_text
-from anabranch.catalog.state.load_policy import LOAD_POLICY
+from anabranch.catalog.state.load import LOAD_POLICY
 from anabranch.catalog.state.pipeline import PIPELINE, PipelineOutput, StoredPipeline
 from anabranch.catalog.state.query import QUERY, QueryRow, QueryState
 from anabranch.catalog.state.query_version import QueryVersion

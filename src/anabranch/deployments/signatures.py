@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.query_version import QueryFile, QueryVersion
-from anabranch.catalog.state.trusted_key import TRUSTED_KEY, TrustedKey
+from anabranch.catalog.state.query_version import TRUSTED_KEY, QueryFile, QueryVersion, TrustedKey
 from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument, PermissionDenied
 from anabranch.errors.optional import optional

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.attachment import ATTACHMENT, Attachment
+from anabranch.catalog.state.store import ATTACHMENT, Attachment
 from anabranch.core.redact import shown_address
 from anabranch.errors import AttachmentUnconfirmed, NotFound
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from anabranch.blobs.envelope import DataKey
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.data_key import DATA_KEY, DataKeyRow, newest
+from anabranch.catalog.state.store import DATA_KEY, DataKeyRow, newest
 from anabranch.errors import Conflict, InvalidArgument, WrongKey
 from anabranch.model.ids import LogId, Micros
 from anabranch.runtime.aead import KEY_BYTES

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.relocated import RELOCATED, Relocations
+from anabranch.catalog.state.lineage import RELOCATED, Relocations
 from anabranch.core.byte_stream import became_bytes
 from anabranch.errors import StreamNotFound
 from anabranch.model.ids import StreamId

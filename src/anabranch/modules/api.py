@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.module_code import MODULE_CODE
-from anabranch.catalog.state.module_version import ModuleVersion
+from anabranch.catalog.state.module_version import MODULE_CODE, ModuleVersion
 from anabranch.core.display import Displayed
 from anabranch.errors import Conflict, InvalidArgument, ModuleNotFound, TooLarge
 from anabranch.model.ids import Micros

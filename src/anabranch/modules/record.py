@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.module_code import MODULE_CODE
-from anabranch.catalog.state.module_version import MODULE_VERSION, ModuleKey, ModuleVersion, module_prefix
+from anabranch.catalog.state.module_version import MODULE_CODE, MODULE_VERSION, ModuleKey, ModuleVersion, module_prefix
 from anabranch.errors import ModuleNotFound
 
 __all__ = ["all_versions", "current", "drop_module", "need_versions", "put_version", "versions_of"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.blobs.encryption_contexts import inline_context
 from anabranch.catalog.port import Catalog, Change, Reading
-from anabranch.catalog.state.notified import ALL, NOTIFIED, Notified
+from anabranch.catalog.state.listener import ALL, NOTIFIED, Notified
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import encode, event_bounds
 from anabranch.errors import StreamNotFound, StreamSealed

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.byte_head import BYTE_HEAD
+from anabranch.catalog.state.streams import BYTE_HEAD
 from anabranch.core.byte_stream import BYTES, is_byte_stream, may_hold_bytes, no_byte_stream
 from anabranch.errors import CorruptStore
 from anabranch.log.read import LogReader, Selection

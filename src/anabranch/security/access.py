@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.access_binding import ACCESS_BINDING, BoundRole
-from anabranch.catalog.state.access_role import ACCESS_ROLE
-from anabranch.catalog.state.access_token import ACCESS_TOKEN, TokenRow
-from anabranch.catalog.state.access_version import ACCESS_VERSION, ONLY
+from anabranch.catalog.state.access import (
+    ACCESS_BINDING,
+    ACCESS_ROLE,
+    ACCESS_TOKEN,
+    ACCESS_VERSION,
+    ONLY,
+    BoundRole,
+    TokenRow,
+)
 from anabranch.errors import StoreUnavailable
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime

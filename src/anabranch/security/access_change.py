@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.access_version import ACCESS_VERSION, ONLY, AccessVersion
+from anabranch.catalog.state.access import ACCESS_VERSION, ONLY, AccessVersion
 
 
 def note_change(txn: Writing) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.access_binding import ACCESS_BINDING, BindingRow, BoundRole
-from anabranch.catalog.state.access_role import ACCESS_ROLE, RoleRow
-from anabranch.catalog.state.access_token import ACCESS_TOKEN
+from anabranch.catalog.state.access import ACCESS_BINDING, ACCESS_ROLE, ACCESS_TOKEN, BindingRow, BoundRole, RoleRow
 from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros

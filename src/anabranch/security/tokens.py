@@ -10,7 +10,7 @@ from typing import Final
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.access_token import ACCESS_TOKEN, TokenRow
+from anabranch.catalog.state.access import ACCESS_TOKEN, TokenRow
 from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros

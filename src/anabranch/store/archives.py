@@ -13,7 +13,7 @@ from anabranch.blobs.address import is_remote
 from anabranch.blobs.keys import attached_key, new_attachment_id
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.attachment import ATTACHMENT, Attachment
+from anabranch.catalog.state.store import ATTACHMENT, Attachment
 from anabranch.core.copy import CopyResult
 from anabranch.core.display import Displayed
 from anabranch.errors import CorruptArchive, InvalidArgument, NotFound, StoreNotFound

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.byte_head import BYTE_HEAD, ByteHead
+from anabranch.catalog.state.streams import BYTE_HEAD, ByteHead
 from anabranch.core.byte_stream import BYTES
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros, StreamId

@@ -14,7 +14,7 @@ from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
-from anabranch.catalog.state.data_key import DATA_KEY, newest
+from anabranch.catalog.state.store import DATA_KEY, newest
 from anabranch.errors import (
     CorruptCatalog,
     InvalidArgument,

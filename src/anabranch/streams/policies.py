@@ -7,7 +7,7 @@ from enum import Enum
 import pyarrow as pa
 
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.load_policy import LOAD_POLICY
+from anabranch.catalog.state.load import LOAD_POLICY
 from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros

@@ -10,7 +10,7 @@ import pyarrow as pa
 from anabranch.blobs.encryption_contexts import blob_context, inline_context
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading, Writing
-from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
+from anabranch.catalog.state.transaction import PUBLISHED, PublishedSeries
 from anabranch.core.checksum import checksum
 from anabranch.core.codec import decode, encode
 from anabranch.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.flush import FLUSH, Flush, FlushedBatch, FlushedRun, FlushKey, flushes_of
+from anabranch.catalog.state.transaction import FLUSH, Flush, FlushedBatch, FlushedRun, FlushKey, flushes_of
 from anabranch.model.ids import StreamId
 from anabranch.writing.staging import StagedBatch, StagedRun
 

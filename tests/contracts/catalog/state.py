@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.catalog.state.former_scope import FORMER_SCOPE, FormerScope
-from anabranch.catalog.state.job_member import JOB_MEMBER, members_prefix
+from anabranch.catalog.state.former_names import FORMER_SCOPE, FormerScope
+from anabranch.catalog.state.job import JOB_MEMBER, members_prefix
 from anabranch.catalog.state.kinds import KINDS
-from anabranch.catalog.state.published import PUBLISHED, PublishedSeries
+from anabranch.catalog.state.transaction import PUBLISHED, PublishedSeries
 from anabranch.errors import CorruptCatalog
 from tests.contracts.catalog.suite import CatalogSuite
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from anabranch.blobs import keys, layout
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Writing
-from anabranch.catalog.state.data_key import DATA_KEY, DataKeyRow
+from anabranch.catalog.state.store import DATA_KEY, DataKeyRow
 from anabranch.log.checking.repair import RepairAction, _Repair
 from anabranch.log.keyring import Keyring, Rotation
 from anabranch.log.lease import HeldLease

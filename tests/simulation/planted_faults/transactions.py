@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.notified import ALL, NOTIFIED, Notified
+from anabranch.catalog.state.listener import ALL, NOTIFIED, Notified
 from anabranch.core import watermarks
 from anabranch.core.watermarks import TimeState, Watermark
 from anabranch.log.view import load

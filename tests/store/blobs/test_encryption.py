@@ -15,7 +15,7 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.blobs import layout
-from anabranch.catalog.state.data_key import DATA_KEY
+from anabranch.catalog.state.store import DATA_KEY
 from anabranch.core.checksum import checksum
 from anabranch.errors import (
     AnabranchError,

@@ -11,15 +11,13 @@ import pytest
 import anabranch as ab
 from anabranch.catalog import rows
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.attachment import ATTACHMENT, Attachment
 from anabranch.catalog.state.ephemeral import EPHEMERAL
-from anabranch.catalog.state.former_scope import FORMER_SCOPE, FormerScope
-from anabranch.catalog.state.job import JOB, JobState
-from anabranch.catalog.state.job_file import JOB_FILE, JobFileKey
-from anabranch.catalog.state.job_member import JOB_MEMBER
+from anabranch.catalog.state.former_names import FORMER_SCOPE, FormerScope
+from anabranch.catalog.state.job import JOB, JOB_MEMBER, JobState
+from anabranch.catalog.state.job_plan import JOB_FILE, JobFileKey
 from anabranch.catalog.state.kind import Entry
+from anabranch.catalog.state.store import ATTACHMENT, UPKEEP_FAILURE, Attachment, FailureKey
 from anabranch.catalog.state.transaction import TRANSACTION
-from anabranch.catalog.state.upkeep_failure import UPKEEP_FAILURE, FailureKey
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.transaction import TransactionState
 from anabranch.store.facade import Store

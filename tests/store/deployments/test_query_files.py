@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from anabranch import limits
-from anabranch.catalog.state.query_content import QUERY_CONTENT
+from anabranch.catalog.state.query_version import QUERY_CONTENT
 from anabranch.deployments.files import contents_of
 from anabranch.errors import CorruptCatalog, InvalidArgument, QueryNotFound, TooLarge
 from anabranch.store import Store

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.catalog.state.published import PUBLISHED
+from anabranch.catalog.state.transaction import PUBLISHED
 from anabranch.errors import (
     AppendUncertain,
     DiskFull,

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from anabranch import limits
-from anabranch.catalog.state.module_code import MODULE_CODE
+from anabranch.catalog.state.module_version import MODULE_CODE
 from anabranch.errors import Conflict, InvalidArgument, ModuleNotFound, RequestMismatch, TooLarge
 from anabranch.store import Store
 from tests.wasm_modules import FAHRENHEIT, IS_HOT, SCORE, heat, module

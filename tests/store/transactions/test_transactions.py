@@ -17,8 +17,7 @@ import pytest
 import anabranch as ab
 from anabranch.blobs.local import LocalBlobs
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
-from anabranch.catalog.state.flush import FLUSH
-from anabranch.catalog.state.transaction import TRANSACTION, StoredTransaction
+from anabranch.catalog.state.transaction import FLUSH, TRANSACTION, StoredTransaction
 from anabranch.errors import (
     Closed,
     Conflict,

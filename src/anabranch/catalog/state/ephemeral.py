@@ -43,7 +43,7 @@ def _lookup(_stream: StreamId, row: Holders) -> str:
 
 EPHEMERAL: Final[StateKind[StreamId, Holders]] = state_kind(
     "ephemeral",
-    by="the stream's id, 16 hex digits",
+    about="The holders of ephemeral streams. A stream without a row is permanent.",
     found_by="when the first of its holds expires (µs), 16 hex digits",
     key=STREAM_KEY,
     value=Holders,

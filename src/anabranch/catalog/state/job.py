@@ -161,6 +161,10 @@ _SOURCE: Final = StreamId(0x2BCD55E1E5C62EE7)
 
 JOB: Final[StateKind[str, JobRow]] = state_kind(
     "job",
+    about=(
+        "Jobs: the request and the state of each. The progress of a range is not stored here: it is the "
+        "length of its log."
+    ),
     by="the job's id, 12 hex digits",
     found_by="`open` and its target; if it has ended, `ended` and when it was created (µs), 16 hex digits",
     key=TEXT_KEY,
@@ -201,4 +205,20 @@ JOB: Final[StateKind[str, JobRow]] = state_kind(
             positions={"7": 512},
         ),
     ),
+)
+
+
+def members_prefix(job: str) -> str:
+    """The prefix of the ids of a job's members."""
+    return f"{job}."
+
+
+JOB_MEMBER: Final[StateKind[str, JobRow]] = state_kind(
+    "job_member",
+    about="The streams of a job of several: each is a member, with a row like a job's own.",
+    by="the job's id, `.` and the number of the member, 6 digits",
+    key=TEXT_KEY,
+    value=versioned(codec_of(JobRow), FORMAT, "job"),
+    identity=lambda row: row.id,
+    example=("0a1b2c3d4e5f.000002", replace(JOB.example.value, id="0a1b2c3d4e5f.000002")),
 )

@@ -10,11 +10,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from anabranch.catalog.state.codec import Codec, codec_of, stream_id, stream_id_text
 from anabranch.core.json_text import parse_object
 from anabranch.errors import AnabranchError, CorruptCatalog, FormatTooNew
-from anabranch.model.ids import StreamId
+from anabranch.model.ids import SegmentId
 from anabranch.model.names import StreamName
 
 K = TypeVar("K")
 V = TypeVar("V")
+P = TypeVar("P", bound=tuple[Any, ...])
 
 _NOT_DECODED: Final = (AnabranchError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -38,13 +39,14 @@ class Entry(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class KeyText(Generic[K]):
     """How a key is written as text. The order of the texts is the order in which rows are listed. `decode` raises
-    ValueError or an error of the store."""
+    ValueError or an error of the store. `shown` describes such keys, unless each kind describes its own."""
 
     encode: Callable[[K], str]
     decode: Callable[[str], K]
+    shown: str = ""
 
 
-STREAM_KEY: Final = KeyText(stream_id_text, stream_id)
+STREAM_KEY: Final = KeyText(stream_id_text, stream_id, "the stream's id, 16 hex digits")
 NAME_KEY: Final = KeyText(str, StreamName.parse)
 TEXT_KEY: Final[KeyText[str]] = KeyText(str, str)
 
@@ -57,7 +59,7 @@ def only_key(text: str) -> KeyText[str]:
             raise ValueError(f"expected the key {text!r}")
         return found
 
-    return KeyText(decode, decode)
+    return KeyText(decode, decode, f"`{text}`")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,11 +67,12 @@ class StateKind(Generic[K, V]):
     """A kind of state: rows of the table `states` that hold values of one type.
 
     `lookup` returns the text by which rows are found other than by their key (`Reading.states_found`), which the
-    database indexes; None for a row that is not looked up. `by` and `found_by` describe the key and the lookup in
-    docs/reference/state.md. `identity` returns the key that a value itself contains. `example` is a row of the kind.
+    database indexes; None for a row that is not looked up. `about`, `by` and `found_by` describe the kind, its key and
+    its lookup in docs/reference/state.md. `identity` returns the key that a value itself contains. `example` is a row of the kind.
     """
 
     name: str
+    about: str
     by: str
     found_by: str | None
     key: KeyText[K]
@@ -109,7 +112,8 @@ class StateKind(Generic[K, V]):
 def state_kind(
     name: str,
     *,
-    by: str,
+    about: str,
+    by: str | None = None,
     found_by: str | None = None,
     key: KeyText[K],
     value: type[V] | Codec[V],
@@ -119,7 +123,7 @@ def state_kind(
 ) -> StateKind[K, V]:
     """Declare a kind. `value` is a class whose fields are the members of the JSON, or a codec."""
     codec = value if isinstance(value, Codec) else codec_of(value)
-    return StateKind(name, by, found_by, key, codec, State(*example), lookup, identity)
+    return StateKind(name, about, by or key.shown, found_by, key, codec, State(*example), lookup, identity)
 
 
 def versioned(codec: Codec[V], version: int, what: str) -> Codec[V]:
@@ -141,16 +145,25 @@ def versioned(codec: Codec[V], version: int, what: str) -> Codec[V]:
     return Codec(encode, decode)
 
 
-def numbered_key(make: Callable[[str, int], K], parts: Callable[[K], tuple[str, int]]) -> KeyText[K]:
-    """Keys of an owner, which has no slash in it, and a number: `owner/00000002`. They sort as the numbers do."""
+def digits(count: int) -> KeyText[int]:
+    """Numbers of at most this many decimal digits, which sort as the numbers do."""
+    return KeyText(f"{{:0{count}d}}".format, int)
 
-    def decode(text: str) -> K:
-        owner, _, number = text.partition("/")
-        return make(owner, int(number))
 
-    def encode(key: K) -> str:
-        owner, number = parts(key)
-        return f"{owner}/{number:08d}"
+HEX_KEY: Final[KeyText[int]] = KeyText("{:016x}".format, lambda text: int(text, 16))
+SEGMENT_KEY: Final = KeyText(
+    lambda segment: HEX_KEY.encode(segment.packed), lambda text: SegmentId.unpack(HEX_KEY.decode(text))
+)
+
+
+def parts_key(make: Callable[..., P], *parts: KeyText[Any]) -> KeyText[P]:
+    """Keys of several parts, with a slash between them and none within: `owner/00000002`."""
+
+    def encode(key: P) -> str:
+        return "/".join(part.encode(each) for part, each in zip(parts, key, strict=True))
+
+    def decode(text: str) -> P:
+        return make(*(part.decode(each) for part, each in zip(parts, text.split("/"), strict=True)))
 
     return KeyText(encode, decode)
 
@@ -163,8 +176,3 @@ def compact_json(value: object) -> str:
 def time_text(time: int) -> str:
     """A time in µs as text that sorts as times do: 16 hex digits."""
     return f"{time:016x}"
-
-
-def stream_key(stream: StreamId) -> str:
-    """The text of a stream's id, as keys and lookups hold it."""
-    return stream_id_text(stream)

@@ -1,4 +1,4 @@
-"""The position of a named listener."""
+"""Listeners to notifications, and what was published to them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, only_key, state_kind
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 
@@ -46,6 +46,7 @@ _STREAM: Final = StreamId(0x2BCD55E1E5C62EE7)
 
 LISTENER: Final[StateKind[str, ListenerRow]] = state_kind(
     "listener",
+    about="The position of a named listener.",
     by="the listener's name",
     key=TEXT_KEY,
     value=ListenerRow,
@@ -62,4 +63,23 @@ LISTENER: Final[StateKind[str, ListenerRow]] = state_kind(
             ),
         ),
     ),
+)
+
+
+ALL: Final = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """The number of that row."""
+
+    sequence: int
+
+
+NOTIFIED: Final[StateKind[str, Notified]] = state_kind(
+    "notified",
+    about="The last row of the change outbox that was published to the notification stream.",
+    key=only_key(ALL),
+    value=Notified,
+    example=(ALL, Notified(512)),
 )

@@ -1,12 +1,12 @@
-"""The versions of WebAssembly modules; the highest number of a module is the one that queries use."""
+"""WebAssembly modules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from anabranch.catalog.state.codec import codec_of
-from anabranch.catalog.state.kind import StateKind, numbered_key, state_kind, versioned
+from anabranch.catalog.state.codec import bytes_member, codec_of
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, digits, parts_key, state_kind, versioned
 from anabranch.model.ids import Micros
 
 FORMAT: Final = 1
@@ -38,8 +38,9 @@ def module_prefix(module: str) -> str:
 
 MODULE_VERSION: Final[StateKind[ModuleKey, ModuleVersion]] = state_kind(
     "module_version",
+    about="The versions of WebAssembly modules; the highest number of a module is the one that queries use.",
     by="the module's name, `/`, and the version's number, 8 digits",
-    key=numbered_key(ModuleKey, lambda key: key),
+    key=parts_key(ModuleKey, TEXT_KEY, digits(8)),
     value=versioned(codec_of(ModuleVersion), FORMAT, "version of a module"),
     identity=lambda version: ModuleKey(version.module, version.number),
     example=(
@@ -53,4 +54,14 @@ MODULE_VERSION: Final[StateKind[ModuleKey, ModuleVersion]] = state_kind(
             Micros(1_767_225_660_000_000),
         ),
     ),
+)
+
+
+MODULE_CODE: Final[StateKind[str, bytes]] = state_kind(
+    "module_code",
+    about="The code of WebAssembly modules, once for all versions that have the same.",
+    by="the SHA-256 of the code, in hex",
+    key=TEXT_KEY,
+    value=versioned(bytes_member("code"), FORMAT, "module's code"),
+    example=("93a44bbb96c751218e4c00d479e4c14358122a389acca16205b1e4d0dc5f9476", b"\0asm\1\0\0\0"),
 )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from anabranch.catalog.state.kind import TEXT_KEY, StateKind, state_kind
+from anabranch.catalog.state.kind import STREAM_KEY, TEXT_KEY, StateKind, state_kind
+from anabranch.model.ids import Micros, StreamId
 
 StoredState: TypeAlias = Literal["running", "stopped", "failed"]
 
@@ -98,6 +99,7 @@ class StoredPipeline:
 
 PIPELINE: Final[StateKind[str, StoredPipeline]] = state_kind(
     "pipeline",
+    about="Pipelines: the process that runs each, since when, and where the next run continues.",
     by="the pipeline's name",
     key=TEXT_KEY,
     value=StoredPipeline,
@@ -131,4 +133,21 @@ PIPELINE: Final[StateKind[str, StoredPipeline]] = state_kind(
             made=("1122334455667788",),
         ),
     ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsRow:
+    """The stream still holds the results of `pipeline`, which was deleted at `deleted_at`."""
+
+    pipeline: str
+    deleted_at: Micros
+
+
+PIPELINE_RESULTS: Final[StateKind[StreamId, ResultsRow]] = state_kind(
+    "pipeline_results",
+    about="Results that deleted pipelines left in streams.",
+    key=STREAM_KEY,
+    value=ResultsRow,
+    example=(StreamId(0x2BCD55E1E5C62EE7), ResultsRow("means", Micros(1_767_225_600_000_000))),
 )

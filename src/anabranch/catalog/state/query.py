@@ -119,6 +119,7 @@ class QueryRow:
 
 QUERY: Final[StateKind[str, QueryRow]] = state_kind(
     "query",
+    about="Deployed queries: what is wanted of each, which host runs it, and how that went.",
     by="the query's name",
     key=TEXT_KEY,
     value=versioned(codec_of(QueryRow), FORMAT, "query"),

@@ -154,6 +154,9 @@ class QueryQuestion:
 
 QUERY_QUESTION: Final[StateKind[str, QueryQuestion]] = state_kind(
     "query_question",
+    about=(
+        "Questions about SQL of queries, which only a host can answer, since only hosts have Spark; and their answers."
+    ),
     by="the question's id",
     key=TEXT_KEY,
     value=versioned(codec_of(QueryQuestion), FORMAT, "question about a query"),

@@ -1,4 +1,4 @@
-"""The versions of deployed queries."""
+"""What deployed queries run: their versions and files, saved templates, and the keys whose signatures are accepted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from anabranch.catalog.state.codec import codec_of
-from anabranch.catalog.state.kind import StateKind, numbered_key, state_kind, versioned
+from anabranch.catalog.state.codec import bytes_member, codec_of
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, digits, parts_key, state_kind, versioned
 from anabranch.model.ids import Micros
 
 FileKind: TypeAlias = Literal["wheel", "wasm", "resource"]
@@ -61,8 +61,9 @@ def versions_prefix(query: str) -> str:
 
 QUERY_VERSION: Final[StateKind[VersionKey, QueryVersion]] = state_kind(
     "query_version",
+    about="The versions of deployed queries.",
     by="the query's name, `/`, and the version's number, 8 digits",
-    key=numbered_key(VersionKey, lambda key: key),
+    key=parts_key(VersionKey, TEXT_KEY, digits(8)),
     value=versioned(codec_of(QueryVersion), FORMAT, "version of a query"),
     identity=lambda version: VersionKey(version.query, version.number),
     example=(
@@ -84,6 +85,73 @@ QUERY_VERSION: Final[StateKind[VersionKey, QueryVersion]] = state_kind(
                     512,
                 ),
             ),
+        ),
+    ),
+)
+
+
+QUERY_CONTENT: Final[StateKind[str, bytes]] = state_kind(
+    "query_content",
+    about="The contents of the files of deployed queries, once for all versions that have the same.",
+    by="the SHA-256 of the content, in hex",
+    key=TEXT_KEY,
+    value=versioned(bytes_member("content"), FORMAT, "file of a query"),
+    example=("44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", b"{}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTemplate:
+    """The statements of a template, as of when it was saved last."""
+
+    name: str
+    text: str
+    saved_at: Micros
+
+
+QUERY_TEMPLATE: Final[StateKind[str, SavedTemplate]] = state_kind(
+    "query_template",
+    about="Templates of queries that users have saved: statements with parameters, by name.",
+    by="the template's name",
+    key=TEXT_KEY,
+    value=versioned(codec_of(SavedTemplate), FORMAT, "template of a query"),
+    identity=lambda row: row.name,
+    example=(
+        "hot",
+        SavedTemplate(
+            "hot",
+            "DECLARE PARAMETER source STREAM;\nCREATE STREAM iot.hot AS SELECT * FROM STREAM :source WHERE celsius > 30;",
+            Micros(1_767_225_660_000_000),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedKey:
+    """An Ed25519 public key of 32 bytes, in hex. `label` says whose it is."""
+
+    key: str
+    label: str
+    added_at: Micros
+
+
+TRUSTED_KEY: Final[StateKind[str, TrustedKey]] = state_kind(
+    "trusted_key",
+    about=(
+        "The public keys whose signatures a store accepts on deployed queries. With any, every deployed query "
+        "has to be signed."
+    ),
+    by="the public key, in hex",
+    key=TEXT_KEY,
+    value=versioned(codec_of(TrustedKey), FORMAT, "trusted key"),
+    identity=lambda row: row.key,
+    example=(
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        TrustedKey(
+            "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+            "release",
+            Micros(1_767_225_660_000_000),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Retention policies of streams, and the state of the reader groups that they wait for."""
+"""Retention policies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from anabranch.catalog.state.kind import STREAM_KEY, StateKind, state_kind
+from anabranch.catalog.state.kind import STREAM_KEY, StateKind, only_key, state_kind
 from anabranch.model.ids import Micros, StreamId
 
 
@@ -44,7 +44,7 @@ def _lookup(_stream: StreamId, row: RetentionState) -> str | None:
 
 RETENTION: Final[StateKind[StreamId, RetentionState]] = state_kind(
     "retention",
-    by="the stream's id, 16 hex digits",
+    about="Retention policies of streams, and the state of the reader groups that they wait for.",
     found_by="`groups`, if it waits for reader groups",
     key=STREAM_KEY,
     value=RetentionState,
@@ -61,4 +61,23 @@ RETENTION: Final[StateKind[StreamId, RetentionState]] = state_kind(
             {"iot/readers": SubscriberState(StreamId(0x1122334455667788), Micros(1_767_225_600_000_000), 12, 640)},
         ),
     ),
+)
+
+
+ALL: Final = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRun:
+    """`at`: when the last run began."""
+
+    at: Micros
+
+
+RETENTION_RUN: Final[StateKind[str, RetentionRun]] = state_kind(
+    "retention_run",
+    about="When all retention policies were last applied.",
+    key=only_key(ALL),
+    value=RetentionRun,
+    example=(ALL, RetentionRun(Micros(1_767_225_600_000_000))),
 )

@@ -7,7 +7,7 @@ import hashlib
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.query_template import QUERY_TEMPLATE, SavedTemplate
+from anabranch.catalog.state.query_version import QUERY_TEMPLATE, SavedTemplate
 from anabranch.core.display import Displayed
 from anabranch.deployments.templates.template import QueryTemplate, packaged, to_template
 from anabranch.deployments.texts import check_statements

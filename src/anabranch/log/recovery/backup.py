@@ -17,7 +17,7 @@ from anabranch import limits
 from anabranch.blobs import keys
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.port import Catalog
-from anabranch.catalog.state.store_id import is_store_id
+from anabranch.catalog.state.store import is_store_id
 from anabranch.core.json_text import parse_object
 from anabranch.errors import AlreadyExists, BlobMissing, CorruptBlob, InvalidArgument, NotFound
 from anabranch.log.lease import HeldLease

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.store_id import ONLY, STORE_ID, StoreId
+from anabranch.catalog.state.store import ONLY, STORE_ID, StoreId
 from anabranch.runtime.ports import Runtime
 
 _ID_BITS: Final = 128

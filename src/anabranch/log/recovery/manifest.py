@@ -17,7 +17,7 @@ from anabranch import limits
 from anabranch.blobs import keys, layout
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.store_id import is_store_id
+from anabranch.catalog.state.store import is_store_id
 from anabranch.catalog.tables import BY_NAME, TABLES, CatalogTable, Value
 from anabranch.core import codec
 from anabranch.core.checksum import checksum

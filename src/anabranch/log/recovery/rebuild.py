@@ -14,8 +14,7 @@ from anabranch import limits
 from anabranch.blobs import keys, layout
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.rebuilt import LAST, REBUILT, Rebuilt
-from anabranch.catalog.state.store_id import is_store_id
+from anabranch.catalog.state.store import LAST, REBUILT, Rebuilt, is_store_id
 from anabranch.core.compaction import GONE
 from anabranch.core.redact import shown_address
 from anabranch.errors import AnabranchError, BlobMissing, CorruptBlob, CorruptStore, InvalidArgument, NotFound

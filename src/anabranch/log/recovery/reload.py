@@ -10,11 +10,9 @@ from anabranch.blobs import keys
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.catalog.state import kinds
-from anabranch.catalog.state.attachment import ATTACHMENT
 from anabranch.catalog.state.job import JOB
 from anabranch.catalog.state.kind import Entry
-from anabranch.catalog.state.rebuilt import LAST, REBUILT, Rebuilt
-from anabranch.catalog.state.store_id import ONLY, STORE_ID, StoreId
+from anabranch.catalog.state.store import ATTACHMENT, LAST, ONLY, REBUILT, STORE_ID, Rebuilt, StoreId
 from anabranch.catalog.tables import TABLES
 from anabranch.errors import AlreadyExists, CorruptBlob, CorruptCatalog
 from anabranch.log.progress import ProgressCallback, no_progress

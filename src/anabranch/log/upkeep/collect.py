@@ -21,7 +21,7 @@ from anabranch import limits
 from anabranch.blobs import keys
 from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.catalog.port import BlobRow, Catalog, Reading, Writing
-from anabranch.catalog.state.attachment import ATTACHMENT
+from anabranch.catalog.state.store import ATTACHMENT
 from anabranch.catalog.tables import Value
 from anabranch.core.compaction import GONE
 from anabranch.core.holes import Range, collected_marker, extents_in_hole, gaps, viewed_ranges

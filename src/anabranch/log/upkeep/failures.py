@@ -14,7 +14,7 @@ from typing import Final
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.catalog.state.kind import State
-from anabranch.catalog.state.upkeep_failure import UPKEEP_FAILURE, FailureKey, FailureRow, failures_of
+from anabranch.catalog.state.store import UPKEEP_FAILURE, FailureKey, FailureRow, failures_of
 from anabranch.errors import AppendUncertain, Closed, Forked, LeaseExpired, StoreUnavailable, StreamNotFound
 from anabranch.log.progress import ProgressCallback
 from anabranch.model.ids import Micros, StreamId

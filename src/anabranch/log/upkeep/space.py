@@ -18,8 +18,7 @@ from anabranch.blobs.layout import HEADER_BYTES, messages_begin
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import BlobRow, Catalog, Lease, Reading
 from anabranch.catalog.state.ephemeral import EPHEMERAL
-from anabranch.catalog.state.flush import FLUSH, flushes_of
-from anabranch.catalog.state.transaction import OPEN, TRANSACTION
+from anabranch.catalog.state.transaction import FLUSH, OPEN, TRANSACTION, flushes_of
 from anabranch.core.compaction import ARROW, GONE
 from anabranch.errors import CorruptStore
 from anabranch.log.parquet.footer import read_footer

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from anabranch.catalog.state.load_policy import LOAD_POLICY
+from anabranch.catalog.state.load import LOAD_POLICY
 from anabranch.core.shedding import Rejecting, Rows, Sampling, kept_rows, stride_of
 from anabranch.errors import RateLimited
 from anabranch.model.ids import StreamId

@@ -16,13 +16,14 @@ from anabranch.catalog.port import Catalog, Reading, Writing
 from anabranch.catalog.state.codec import stream_id, stream_id_text
 from anabranch.catalog.state.pipeline import (
     PIPELINE,
+    PIPELINE_RESULTS,
     PipelineHolder,
     PipelineOutput,
     Restart,
+    ResultsRow,
     StoredPipeline,
     StoredState,
 )
-from anabranch.catalog.state.pipeline_results import PIPELINE_RESULTS, ResultsRow
 from anabranch.catalog.state.query import QUERY
 from anabranch.errors import Conflict, InvalidArgument, PipelineNotFound, PipelineRunning
 from anabranch.model.ids import Micros

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.byte_head import BYTE_HEAD
-from anabranch.catalog.state.copied import COPIED, CopyRecord
+from anabranch.catalog.state.lineage import COPIED, CopyRecord
+from anabranch.catalog.state.streams import BYTE_HEAD
 from anabranch.core.byte_stream import is_byte_stream
 from anabranch.core.copy import CopyResult, Filtered
 from anabranch.core.stream_slice import SegmentSlice, StreamSlice, plan_slice

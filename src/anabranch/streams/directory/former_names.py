@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.former_name import FORMER_NAME, FormerName
-from anabranch.catalog.state.former_names import FORMER_NAMES, FormerNames
+from anabranch.catalog.state.former_names import FORMER_NAME, FORMER_NAMES, FormerName, FormerNames
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.former_scope import FORMER_SCOPE
+from anabranch.catalog.state.former_names import FORMER_SCOPE
 from anabranch.errors import InvalidArgument, ScopeExists, ScopeNotEmpty, ScopeNotFound, ScopeRenamed
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName, check_scope, scope_key

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.companions import COMPANIONS, CompanionStreams
-from anabranch.catalog.state.orphan import ORPHAN, Orphan
+from anabranch.catalog.state.streams import COMPANIONS, ORPHAN, CompanionStreams, Orphan
 from anabranch.model.ids import StreamId
 
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.byte_head import BYTE_HEAD
-from anabranch.catalog.state.copied import COPIED
-from anabranch.catalog.state.fork import FORK
-from anabranch.catalog.state.load_policy import LOAD_POLICY
+from anabranch.catalog.state.lineage import COPIED, FORK
+from anabranch.catalog.state.load import LOAD_POLICY
+from anabranch.catalog.state.streams import BYTE_HEAD
 from anabranch.log.view import drop_relocations
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import FULL_KEY_RANGE

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from anabranch.catalog.port import Catalog, Reading
-from anabranch.catalog.state.retention_run import ALL, RETENTION_RUN, RetentionRun
+from anabranch.catalog.state.retention import ALL, RETENTION_RUN, RetentionRun
 from anabranch.core import cuts
 from anabranch.errors import StreamNotFound, Truncated
 from anabranch.log.lease import HeldLease

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.load import LOAD, Load, LoadSample
-from anabranch.catalog.state.scaling import SCALING
+from anabranch.catalog.state.load import LOAD, SCALING, Load, LoadSample
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.policy import ByRate, rate_to_json
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.former_scope import FORMER_SCOPE, FormerScope
+from anabranch.catalog.state.former_names import FORMER_SCOPE, FormerScope
 from anabranch.errors import ScopeExists
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName, check_scope

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.copied import COPIED, CopyRecord
+from anabranch.catalog.state.lineage import COPIED, CopyRecord
 from anabranch.core.compaction import PARQUET
 from anabranch.core.copy import CopyResult
 from anabranch.core.invariants import stream_violations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anabranch import limits
-from anabranch.catalog.state.store_id import is_store_id
+from anabranch.catalog.state.store import is_store_id
 from anabranch.core.copy import CopyResult
 from anabranch.errors import AnabranchError, InvalidCut, InvalidPointer
 from anabranch.model.append import TimeBounds

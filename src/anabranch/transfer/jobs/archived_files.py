@@ -6,9 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.archive_plan import ARCHIVE_PLAN, StoredArchivePlan
-from anabranch.catalog.state.job_file import JOB_FILE, JobFile, JobFileKey, files_of
-from anabranch.catalog.state.job_plan import PlanKey, plans_of
+from anabranch.catalog.state.job_plan import (
+    ARCHIVE_PLAN,
+    JOB_FILE,
+    JobFile,
+    JobFileKey,
+    PlanKey,
+    StoredArchivePlan,
+    rows_of,
+)
 from anabranch.errors import CorruptCatalog, JobNotFound
 from anabranch.transfer.archives.data_files import DigestedFile
 from anabranch.transfer.archives.format import ArchivedFile, ArchivedStream
@@ -46,13 +52,13 @@ def record_files(txn: Writing, job: str, number: int, files: Sequence[tuple[int,
 def complete_files(txn: Reading, job: str) -> dict[tuple[int, int], DigestedFile]:
     """The complete files of a job, by the numbers of stream and range."""
     found = {}
-    for key, stored in txn.states(JOB_FILE, prefix=files_of(job)):
+    for key, stored in txn.states(JOB_FILE, prefix=rows_of(job)):
         blocks = stored.blocks
         sums = [blocks[at : at + _DIGEST_BYTES] for at in range(0, len(blocks), _DIGEST_BYTES)]
         try:
-            found[key.number, key.index] = DigestedFile(ArchivedFile.from_json(stored.file), sums)
+            found[key.number, key.part] = DigestedFile(ArchivedFile.from_json(stored.file), sums)
         except (LookupError, TypeError, ValueError) as exc:
-            raise CorruptCatalog(f"file {key.index} of job {job} can't be read: {exc}", "states") from exc
+            raise CorruptCatalog(f"file {key.part} of job {job} can't be read: {exc}", "states") from exc
     return found
 
 
@@ -60,7 +66,7 @@ def drop_files(txn: Writing, row: JobRow) -> None:
     """Delete the plans and file entries of a job that archives."""
     if row.verb != ARCHIVE:
         return
-    for plan, _ in txn.states(ARCHIVE_PLAN, prefix=plans_of(row.id)):
+    for plan, _ in txn.states(ARCHIVE_PLAN, prefix=rows_of(row.id)):
         txn.drop_state(ARCHIVE_PLAN, plan)
-    for file, _ in txn.states(JOB_FILE, prefix=files_of(row.id)):
+    for file, _ in txn.states(JOB_FILE, prefix=rows_of(row.id)):
         txn.drop_state(JOB_FILE, file)

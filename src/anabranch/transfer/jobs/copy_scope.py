@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.copied import COPIED
+from anabranch.catalog.state.lineage import COPIED
 from anabranch.core.stream_slice import plan_slice
 from anabranch.errors import InvalidArgument, StreamExists, StreamNotFound
 from anabranch.log.sizes import measure

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.copy_portion import COPY_PORTION, CopyPortion
-from anabranch.catalog.state.replacing_portion import PortionKey, portions_of
+from anabranch.catalog.state.job_plan import COPY_PORTION, CopyPortion, PortionKey, rows_of
 from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.copy import CopyResult
 from anabranch.core.filtered_slice import KeptEvents, filtered_slice, in_place, summary
@@ -113,7 +112,7 @@ def drop_filtered_copy(txn: Writing, row: JobRow) -> None:
     stage = txn.stream(stage_name(row.stream, row.id, 1))
     if stage is not None:
         txn.drop_stream(stage.id)
-    for key, _ in txn.states(COPY_PORTION, prefix=portions_of(row.id)):
+    for key, _ in txn.states(COPY_PORTION, prefix=rows_of(row.id)):
         txn.drop_state(COPY_PORTION, key)
 
 
@@ -127,7 +126,7 @@ class FilterProgress(NamedTuple):
 
 def filtered_so_far(txn: Reading, row: JobRow) -> FilterProgress:
     """The progress of a job that has not ended."""
-    found = txn.states(COPY_PORTION, prefix=portions_of(row.id))
+    found = txn.states(COPY_PORTION, prefix=rows_of(row.id))
     done = [(key, portion) for key, portion in found if portion.kept is not None]
     name = str(row.parts[0].name) if row.parts else ""
     ranges = tuple(
@@ -158,7 +157,7 @@ class FilteredCopyRun:
             raise InvalidArgument("a carrier copies bytes and can't filter events: resume the job without it")
         with self._job_store.catalog.reading() as snapshot:
             view = need_view(snapshot, row.parts[0].stage)
-            portions = snapshot.states(COPY_PORTION, prefix=portions_of(row.id))
+            portions = snapshot.states(COPY_PORTION, prefix=rows_of(row.id))
         event_filter = EventFilter(row.options["where"], view.info.schema)
         missing = [(key, portion) for key, portion in portions if portion.kept is None]
         self._done = row.events - sum(portion.stop - key.start for key, portion in missing)
@@ -264,7 +263,7 @@ def _make_copy(txn: Writing, row: JobRow, now: Micros) -> CopyResult:
     part = row.parts[0]
     view = need_view(txn, part.stage)
     kept: dict[SegmentId, list[KeptEvents]] = {}
-    for key, portion in txn.states(COPY_PORTION, prefix=portions_of(row.id)):
+    for key, portion in txn.states(COPY_PORTION, prefix=rows_of(row.id)):
         assert portion.kept is not None
         kept.setdefault(key.segment, []).extend(portion.kept)
     pieces = tuple(

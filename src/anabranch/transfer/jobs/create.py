@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
-from anabranch.catalog.state.copied import COPIED
+from anabranch.catalog.state.lineage import COPIED
 from anabranch.core.cuts import head_cut, tail_cut
 from anabranch.core.stitch import joined_schema
 from anabranch.core.stream_slice import StreamSlice, plan_slice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from anabranch.catalog.port import Reading
-from anabranch.catalog.state.replacing import REPLACING
+from anabranch.catalog.state.job_plan import REPLACING
 from anabranch.transfer.jobs.archived_files import archive_plan, complete_files
 from anabranch.transfer.jobs.copy_where import filtered_so_far
 from anabranch.transfer.jobs.members import members_of

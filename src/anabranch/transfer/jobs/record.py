@@ -14,14 +14,15 @@ from anabranch.catalog.state.job import (
     COPY_WHERE,
     IMPORT,
     JOB,
+    JOB_MEMBER,
     REPLACE,
     JobRow,
     JobSource,
     JobState,
     ended_lookup,
+    members_prefix,
     open_lookup,
 )
-from anabranch.catalog.state.job_member import JOB_MEMBER, members_prefix
 from anabranch.catalog.state.job_plan import JOB_PLAN, JobRange, PlanKey, SourcePlan
 from anabranch.errors import JobNotFound
 from anabranch.model.ids import Micros

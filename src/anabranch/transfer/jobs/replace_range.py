@@ -16,8 +16,7 @@ import numpy as np
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
-from anabranch.catalog.state.replacing import REPLACING, Replacing
-from anabranch.catalog.state.replacing_portion import REPLACING_PORTION, PortionKey, StagedPortion, portions_of
+from anabranch.catalog.state.job_plan import REPLACING, REPLACING_PORTION, PortionKey, Replacing, StagedPortion, rows_of
 from anabranch.core.byte_stream import reject_byte_stream
 from anabranch.core.checksum import checksum
 from anabranch.core.replacement import RewrittenRuns, Run
@@ -131,14 +130,14 @@ def drop_replacement(txn: Writing, job: str) -> None:
         return
     if txn.stream(doing.stage) is not None:
         txn.drop_stream(doing.stage)
-    for key, _ in txn.states(REPLACING_PORTION, prefix=portions_of(job)):
+    for key, _ in txn.states(REPLACING_PORTION, prefix=rows_of(job)):
         txn.drop_state(REPLACING_PORTION, key)
     txn.drop_state(REPLACING, job)
 
 
 def rewritten_so_far(txn: Reading, job: str) -> tuple[int, int]:
     """The events and logical bytes that a job has rewritten."""
-    found = [portion for _, portion in txn.states(REPLACING_PORTION, prefix=portions_of(job))]
+    found = [portion for _, portion in txn.states(REPLACING_PORTION, prefix=rows_of(job))]
     logs = txn.logs([each.log for each in found]) if found else {}
     return sum(each.events for each in found), sum(log.size for log in logs.values())
 
@@ -205,7 +204,7 @@ class ReplaceRun:
         """Rewrite what is missing of these portions."""
         job = self._context.control.job
         with self._job_store.catalog.reading() as snapshot:
-            finished = dict(snapshot.states(REPLACING_PORTION, prefix=portions_of(job)))
+            finished = dict(snapshot.states(REPLACING_PORTION, prefix=rows_of(job)))
             sizes = [segment_bytes(snapshot, view, segment, *_ends(runs)) for segment, runs in wanted]
         counts = [_events(runs) for _, runs in wanted]
         found: dict[Portion, RewrittenRuns] = {}

@@ -14,7 +14,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.catalog.state.fork import Fork
+from anabranch.catalog.state.lineage import Fork
 from anabranch.server.http.durable_streams.forks import make_fork
 from anabranch.store import Store
 from tests.server.kit import BrokerProcess

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.catalog.state.former_name import FORMER_NAME
+from anabranch.catalog.state.former_names import FORMER_NAME
 from anabranch.errors import StreamExists, StreamRenamed
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.catalog.state.copied import COPIED
-from anabranch.catalog.state.former_name import FORMER_NAME
-from anabranch.catalog.state.former_names import FORMER_NAMES
-from anabranch.catalog.state.former_scope import FORMER_SCOPE
+from anabranch.catalog.state.former_names import FORMER_NAME, FORMER_NAMES, FORMER_SCOPE
 from anabranch.catalog.state.kind import StateKind
+from anabranch.catalog.state.lineage import COPIED
 from anabranch.errors import NotFound, ScopeRenamed, StreamNotFound, StreamRenamed
 from anabranch.model.ids import StreamId
 

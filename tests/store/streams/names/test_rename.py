@@ -8,9 +8,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.catalog.state.copied import COPIED
-from anabranch.catalog.state.former_name import FORMER_NAME
-from anabranch.catalog.state.former_names import FORMER_NAMES
+from anabranch.catalog.state.former_names import FORMER_NAME, FORMER_NAMES
+from anabranch.catalog.state.lineage import COPIED
 from anabranch.errors import (
     InvalidArgument,
     InvalidName,

@@ -14,8 +14,7 @@ from anabranch.blobs.memory import MemoryBlobs
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.postgres.adapter import PostgresCatalog
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
-from anabranch.catalog.state.load import LOAD
-from anabranch.catalog.state.scaling import SCALING
+from anabranch.catalog.state.load import LOAD, SCALING
 from anabranch.errors import StreamNotFound
 from anabranch.log.lease import HeldLease
 from anabranch.runtime.settings import Settings

@@ -124,7 +124,7 @@ def test_an_independent_copy_has_bytes_of_its_own(store: Store, plain: Path, tmp
 
 
 def test_what_nobody_views_any_more_is_forgotten_and_its_files_stay(store: Store, plain: Path) -> None:
-    from anabranch.catalog.state.attachment import ATTACHMENT
+    from anabranch.catalog.state.store import ATTACHMENT
 
     store.archives.attach(plain, "iot/plain")
     names = files_of(plain)

@@ -15,8 +15,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.catalog.state.copy_portion import COPY_PORTION
 from anabranch.catalog.state.job import JobState
+from anabranch.catalog.state.job_plan import COPY_PORTION
 from anabranch.core import cuts
 from anabranch.core.stream_slice import plan_slice
 from anabranch.errors import (

@@ -15,10 +15,8 @@ import pytest
 import anabranch as ab
 from anabranch import limits
 from anabranch.blobs.local import LocalBlobs
-from anabranch.catalog.state.archive_plan import ARCHIVE_PLAN
-from anabranch.catalog.state.job_file import JOB_FILE
-from anabranch.catalog.state.job_member import JOB_MEMBER
-from anabranch.catalog.state.job_plan import JOB_PLAN
+from anabranch.catalog.state.job import JOB_MEMBER
+from anabranch.catalog.state.job_plan import ARCHIVE_PLAN, JOB_FILE, JOB_PLAN
 from anabranch.errors import AlreadyExists, Conflict, CorruptArchive, JobRunning, JobStopped, NotFound, StreamExists
 from anabranch.store import Store
 from anabranch.transfer.archives import data_files as files

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import limits
 from anabranch.catalog.state.job import JobState
-from anabranch.catalog.state.replacing import REPLACING
-from anabranch.catalog.state.replacing_portion import REPLACING_PORTION
+from anabranch.catalog.state.job_plan import REPLACING, REPLACING_PORTION
 from anabranch.errors import InvalidArgument, JobRunning, JobStopped, RequestMismatch, StreamNotFound
 from anabranch.log.upkeep.extent_rows import ExtentRows
 from anabranch.store import Store

@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import limits
-from anabranch.catalog.state.job_member import JOB_MEMBER
+from anabranch.catalog.state.job import JOB_MEMBER
 from anabranch.catalog.state.job_plan import JOB_PLAN
 from anabranch.errors import InvalidArgument, JobRunning, JobStopped, ScopeNotFound, StreamExists, Truncated
 from anabranch.store import Store

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from anabranch.catalog.state.fork import Fork
+from anabranch.catalog.state.lineage import Fork
 from anabranch.errors import ConditionFailed, InvalidArgument, StreamExists, StreamNotFound, StreamSealed
 from anabranch.model.names import StreamName
 from anabranch.server.calls import allowed_stream

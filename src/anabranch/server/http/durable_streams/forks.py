@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.codec import stream_id_text
-from anabranch.catalog.state.fork import FORK, Fork
+from anabranch.catalog.state.lineage import FORK, Fork
 from anabranch.errors import InvalidArgument, StreamExists, StreamNotFound
 from anabranch.model.cut import HEAD, TAIL, StreamCut
 from anabranch.model.ids import Micros, StreamId
