@@ -15,11 +15,10 @@ from anabranch.errors import Closed, InvalidSql, NotRemote, ScopeNotFound, Strea
 from anabranch.errors.optional import optional
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.query.called_functions import called_names
 from anabranch.query.dataset import StreamDataset
 from anabranch.query.functions import ModuleFunctions
 from anabranch.query.messages import DATABASE_SCHEMAS, FILES_ADVICE, over_memory, over_time, query_error, stream_tables
-from anabranch.query.names import lists_tables, named_streams
+from anabranch.query.names import called_names, lists_tables, named_streams
 from anabranch.query.sandbox import QueryDatabase, QueryLimits, check_statements
 from anabranch.query.scan import Scans
 from anabranch.query.sketches import SketchFunctions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from anabranch.catalog.state.module_version import ModuleVersion
-from anabranch.query.column_types import TYPES
+from anabranch.query.python_functions import create_function, create_macro
 from anabranch.query.scan import Scans
 from anabranch.store import Store
 from anabranch.wasm.signature import FunctionSignature, parse_signature
@@ -78,15 +78,8 @@ class ModuleFunctions:
 
         # DuckDB compares the number of parameters with the signature's.
         call.__signature__ = inspect.Signature([Parameter(each, Parameter.POSITIONAL_ONLY) for each in names])  # type: ignore[attr-defined]
-        create: Any = database.create_function  # its type hints lack a documented argument
-        create(
-            inner,
-            call,
-            [TYPES[kind] + "[]" * signature.aggregate for _, kind in signature.arguments],
-            TYPES[signature.result],
-            type="arrow",
-            null_handling="special",
-        )
+        types = [pa.list_(kind) if signature.aggregate else kind for _, kind in signature.arguments]
+        create_function(database, inner, call, types, signature.result)
         macros = [f'{SCHEMA}."{signature.name}"']
         if not database.execute(
             "SELECT 1 FROM duckdb_functions() WHERE lower(function_name) = ? AND schema_name <> ?",
@@ -97,4 +90,4 @@ class ModuleFunctions:
         # An aggregate gets its groups as lists.
         passed = [f"list({name})" for name in names] if signature.aggregate else names
         for macro in macros:
-            database.execute(f'CREATE OR REPLACE MACRO {macro}({", ".join(names)}) AS "{inner}"({", ".join(passed)})')
+            create_macro(database, macro, names, inner, passed)

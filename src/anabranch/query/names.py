@@ -1,4 +1,4 @@
-"""Finds the streams that a query names."""
+"""Finds the streams and the functions that a query names."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _NAME: Final = r'(?:"(?:[^"]|"")+"|[A-Za-z_]\w*)'
 _CHAINS = re.compile(rf"{_NAME}(?:\s*\.\s*{_NAME})*")
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _PARTS = re.compile(_NAME)
+_CALLED = re.compile(r'\b(\w+)"?\s*\(')
 
 
 def named_streams(store: Store, sql: str) -> dict[StreamName, StreamId]:
@@ -42,3 +43,8 @@ def _candidates(chain: str) -> list[str]:
 def lists_tables(sql: str) -> bool:
     """Whether this is SHOW TABLES, which lists the streams."""
     return _SHOW_TABLES.fullmatch(sql) is not None
+
+
+def called_names(sql: str) -> frozenset[str]:
+    """The names before an opening parenthesis, in lower case; also where it is not a call, such as in comments."""
+    return frozenset(name.lower() for name in _CALLED.findall(sql))

@@ -7,11 +7,11 @@ makes or merges the sketch of it. That list is in memory, within the query's lim
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from anabranch.query.column_types import type_name
+from anabranch.query.python_functions import create_function, create_macro
 from anabranch.query.scan import Scans
 from anabranch.sketches.sql.find import called_functions
 from anabranch.sketches.sql.function import SketchFunction
@@ -45,13 +45,10 @@ class SketchFunctions:
             return pa.chunked_array([self._scans().pull(lambda: function(*columns))])
 
         inner, names = f"sketches.{function.name}", [f'"{name}"' for name in function.parameters]
-        create: Any = self._database.create_function  # its type hints lack a documented argument
-        create(inner, call, None, type_name(function.result), type="arrow", null_handling="special")
+        create_function(self._database, inner, call, None, function.result)
         required = len(names) - len(function.defaults)
         optional = zip(names[required:], function.defaults, strict=True)
         parameters = [*names[:required], *(f"{name} := {value}" for name, value in optional)]
         if function.gathers is not None:
             names[0] = _GATHER[function.gathers].format(names[0])
-        self._database.execute(
-            f'CREATE OR REPLACE MACRO main."{function.name}"({", ".join(parameters)}) AS "{inner}"({", ".join(names)})'
-        )
+        create_macro(self._database, f'main."{function.name}"', parameters, inner, names)

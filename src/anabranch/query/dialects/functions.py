@@ -13,59 +13,14 @@ from anabranch.query.dialects.dialect_clauses import ROWS_INSTEAD
 from anabranch.query.dialects.quantiles import is_aggregate_over
 from anabranch.query.dialects.written_calls import CALL_KINDS, CALLS, name_of
 
-FUNCTIONS: Final[dict[str, type[exp.Expr]]] = {
-    "abs": exp.Abs,
-    "and": exp.And,
-    "approx_distinct": exp.ApproxDistinct,
-    "avg": exp.Avg,
-    "case": exp.Case,
-    "cast": exp.Cast,
-    "ceil": exp.Ceil,
-    "coalesce": exp.Coalesce,
-    "concat": exp.Concat,
-    "concat_ws": exp.ConcatWs,
-    "count": exp.Count,
-    "countif": exp.CountIf,
-    "date_trunc": exp.TimestampTrunc,
-    "dense_rank": exp.DenseRank,
-    "exp": exp.Exp,
-    "extract": exp.Extract,
-    "floor": exp.Floor,
-    "greatest": exp.Greatest,
-    "if": exp.If,
-    "least": exp.Least,
-    "lag": exp.Lag,
-    "lead": exp.Lead,
-    "left": exp.Left,
-    "length": exp.Length,
-    "ln": exp.Ln,
-    "lower": exp.Lower,
-    "max": exp.Max,
-    "min": exp.Min,
-    "mod": exp.Mod,
-    "nullif": exp.Nullif,
-    "or": exp.Or,
-    "power": exp.Pow,
-    "rank": exp.Rank,
-    "replace": exp.Replace,
-    "right": exp.Right,
-    "round": exp.Round,
-    "row_number": exp.RowNumber,
-    "sign": exp.Sign,
-    "sqrt": exp.Sqrt,
-    "starts_with": exp.StartsWith,
-    "stddev": exp.Stddev,
-    "stddev_pop": exp.StddevPop,
-    "stddev_samp": exp.StddevSamp,
-    "substring": exp.Substring,
-    "sum": exp.Sum,
-    "trim": exp.Trim,
-    "try_cast": exp.TryCast,
-    "upper": exp.Upper,
-    "var_pop": exp.VariancePop,
-    "variance": exp.Variance,
-}
-_KINDS: Final = tuple(FUNCTIONS.values())
+FUNCTIONS: Final[tuple[type[exp.Expr], ...]] = (
+    *(exp.Abs, exp.And, exp.ApproxDistinct, exp.Avg, exp.Case, exp.Cast, exp.Ceil, exp.Coalesce, exp.Concat),
+    *(exp.ConcatWs, exp.Count, exp.CountIf, exp.TimestampTrunc, exp.DenseRank, exp.Exp, exp.Extract, exp.Floor),
+    *(exp.Greatest, exp.If, exp.Least, exp.Lag, exp.Lead, exp.Left, exp.Length, exp.Ln, exp.Lower, exp.Max),
+    *(exp.Min, exp.Mod, exp.Nullif, exp.Or, exp.Pow, exp.Rank, exp.Replace, exp.Right, exp.Round, exp.RowNumber),
+    *(exp.Sign, exp.Sqrt, exp.StartsWith, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Substring, exp.Sum),
+    *(exp.Trim, exp.TryCast, exp.Upper, exp.VariancePop, exp.Variance),
+)
 _ALIKE_MAX: Final = 3
 _PAGE: Final = "docs/reference/dialects.md"
 _QUANTILE: Final = "write kll_sketch_agg_double(…) in a statement in the store's own SQL"
@@ -107,7 +62,7 @@ def unsupported(tree: exp.Expr, text: str, dialect: str, *, pipeline: bool) -> t
             )
         if (
             isinstance(node, (exp.Func, *CALL_KINDS))
-            and type(node) not in _KINDS
+            and type(node) not in FUNCTIONS
             and name_of(node) not in CALLS[dialect]
         ):
             return node, f"the function {_written(node, text)} is not translated; {_instead(node, dialect)}"
@@ -128,8 +83,9 @@ def _parsed_name(node: exp.Expr) -> str:
 def _instead(node: exp.Expr, dialect: str) -> str:
     if (instead := _INSTEAD.get(type(node))) is not None:
         return instead
-    known = sorted({*FUNCTIONS, *map(str.lower, CALLS[dialect])})
-    alike = get_close_matches(_parsed_name(node), known, n=_ALIKE_MAX)
+    known = {kind.sql_name() for kind in FUNCTIONS if issubclass(kind, exp.Func)}
+    names = sorted(map(str.lower, known | CALLS[dialect].keys()))
+    alike = get_close_matches(_parsed_name(node), names, n=_ALIKE_MAX)
     # A list of all functions is so long that its reader never sees the place of the error, which comes last.
     meant = f"did you mean {' or '.join(alike)}? " if alike else ""
     return f"{meant}{_PAGE} lists those that are"

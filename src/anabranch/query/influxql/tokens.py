@@ -25,84 +25,14 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _REGEX = re.compile(r"/((?:[^/\\\n]|\\.)*)/")
-KEYWORDS: Final = frozenset(
-    [
-        "ALL",
-        "ALTER",
-        "ANALYZE",
-        "ANY",
-        "AS",
-        "ASC",
-        "BEGIN",
-        "BY",
-        "CREATE",
-        "CONTINUOUS",
-        "DATABASE",
-        "DATABASES",
-        "DEFAULT",
-        "DELETE",
-        "DESC",
-        "DESTINATIONS",
-        "DIAGNOSTICS",
-        "DISTINCT",
-        "DROP",
-        "DURATION",
-        "END",
-        "EVERY",
-        "EXPLAIN",
-        "FIELD",
-        "FOR",
-        "FROM",
-        "GRANT",
-        "GRANTS",
-        "GROUP",
-        "GROUPS",
-        "IN",
-        "INF",
-        "INSERT",
-        "INTO",
-        "KEY",
-        "KEYS",
-        "KILL",
-        "LIMIT",
-        "MEASUREMENT",
-        "MEASUREMENTS",
-        "NAME",
-        "OFFSET",
-        "ON",
-        "ORDER",
-        "PASSWORD",
-        "POLICY",
-        "POLICIES",
-        "PRIVILEGES",
-        "QUERIES",
-        "QUERY",
-        "READ",
-        "REPLICATION",
-        "RESAMPLE",
-        "RETENTION",
-        "REVOKE",
-        "SELECT",
-        "SERIES",
-        "SET",
-        "SHARD",
-        "SHARDS",
-        "SHOW",
-        "SLIMIT",
-        "SOFFSET",
-        "STATS",
-        "SUBSCRIPTION",
-        "SUBSCRIPTIONS",
-        "TAG",
-        "TO",
-        "USER",
-        "USERS",
-        "VALUES",
-        "WHERE",
-        "WITH",
-        "WRITE",
-    ]
-)
+_KEYWORDS: Final = """
+    ALL ALTER ANALYZE ANY AS ASC BEGIN BY CREATE CONTINUOUS DATABASE DATABASES DEFAULT DELETE DESC
+    DESTINATIONS DIAGNOSTICS DISTINCT DROP DURATION END EVERY EXPLAIN FIELD FOR FROM GRANT GRANTS GROUP GROUPS
+    IN INF INSERT INTO KEY KEYS KILL LIMIT MEASUREMENT MEASUREMENTS NAME OFFSET ON ORDER PASSWORD POLICY
+    POLICIES PRIVILEGES QUERIES QUERY READ REPLICATION RESAMPLE RETENTION REVOKE SELECT SERIES SET SHARD
+    SHARDS SHOW SLIMIT SOFFSET STATS SUBSCRIPTION SUBSCRIPTIONS TAG TO USER USERS VALUES WHERE WITH WRITE
+"""
+KEYWORDS: Final = frozenset(_KEYWORDS.split())
 """Words that are no names unless they are quoted."""
 _ESCAPES: Final = {"n": "\n", "\\": "\\", '"': '"', "'": "'"}
 
