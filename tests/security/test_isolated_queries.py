@@ -179,7 +179,7 @@ def test_a_process_that_does_not_start_is_ended(
         started.append(subprocess.Popen(*command, **options))
         return started[-1]
 
-    monkeypatch.setattr(isolated, "subprocess", SimpleNamespace(Popen=popen, PIPE=subprocess.PIPE))
+    monkeypatch.setattr(isolated, "subprocess", SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL))
     with pytest.raises(StoreUnavailable, match="did not start"):
         IsolatedQueries(store, QueryLimits(memory_bytes=128 << 20)).run("SELECT 1", {})
     assert started[0].returncode == -signal.SIGKILL

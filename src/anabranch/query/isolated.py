@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from multiprocessing.connection import Pipe
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Final, Literal, TypeAlias
@@ -28,21 +28,21 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query.messages import over_time
 from anabranch.query.sandbox import QueryLimits
-from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, REQUEST, SCHEMA, TEXT
 from anabranch.store import Store
 from anabranch.store.addresses import MEMORY
 from anabranch.wire.errors import error_from_json
 
 Form: TypeAlias = Literal["query", "pipeline"]
-_READ_BYTES: Final = 1 << 20
+# What a process sends before each part of an answer: its head (a schema, or a text), a batch, its end, or an error.
+HEAD: Final = b"H"
+BATCH: Final = b"B"
+DONE: Final = b"D"
+FAILED: Final = b"F"
 _POLL_S: Final = 0.5
 _START_S: Final = 30.0
 _END_S: Final = 2.0
 _KILLED_S: Final = 30.0
 _ENVIRONMENT: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
-_BY_MEMORY: Final = QueryLimitExceeded(
-    "the process of the query ended: most likely the query needs more memory than it may use", "memory"
-)
 
 
 class _Process:
@@ -54,24 +54,28 @@ class _Process:
         if addresses is None or MEMORY in (addresses.url, addresses.blobs):
             raise StoreUnavailable("a store in memory can't be queried from another process")
         self._clock = store.runtime.clock
-        self._buffer = bytearray()
         try:
             self._folder = mkdtemp(prefix="anabranch-queries-")
         except OSError as exc:
             raise unavailable(exc, "there is no folder for the temporary files of a query") from exc
+        self._pipe, theirs = Pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "anabranch.query.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [sys.executable, "-m", "anabranch.query.worker", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
                 env={**os.environ, **_ENVIRONMENT, "TMPDIR": self._folder},
             )
         except BaseException:
+            self._pipe.close()
             rmtree(self._folder, ignore_errors=True)
             raise
+        finally:
+            theirs.close()
         opening = {"store": asdict(addresses), "memory_bytes": limits_.memory_bytes, "spill_bytes": limits_.spill_bytes}
         try:
-            self.send(json.dumps(opening).encode())
+            self.send(opening)
             kind, _ = self.receive(self._clock.monotonic() + _START_S, lambda: False)
             assert kind == DONE
         except (TimeoutError, QueryLimitExceeded) as exc:
@@ -81,48 +85,34 @@ class _Process:
             self.kill()
             raise
 
-    def send(self, body: bytes) -> None:
+    def send(self, request: Mapping[str, object]) -> None:
         """Send a request. Raises StoreUnavailable if the process has ended."""
-        pipe = self._process.stdin
-        assert pipe is not None
         try:
-            pipe.write(HEADER.pack(REQUEST, len(body)) + body)
-            pipe.flush()
+            self._pipe.send_bytes(json.dumps(request).encode())
         except OSError as exc:
             raise StoreUnavailable("the process for queries has ended") from exc
 
     def receive(self, deadline: float, over: Callable[[], bool]) -> tuple[bytes, bytes]:
-        """The next frame. Raises QueryLimitExceeded if the process ended, TimeoutError at the deadline, Closed once `over`
-        returns True."""
-        while len(self._buffer) < HEADER.size or len(self._buffer) < HEADER.size + HEADER.unpack_from(self._buffer)[1]:
-            self._fill(deadline, over)
-        kind, length = HEADER.unpack_from(self._buffer)
-        body = bytes(memoryview(self._buffer)[HEADER.size : HEADER.size + length])
-        del self._buffer[: HEADER.size + length]
-        return kind, body
-
-    def _fill(self, deadline: float, over: Callable[[], bool]) -> None:
-        assert self._process.stdout is not None
-        pipe, ready = self._process.stdout.fileno(), False
-        waiting = select.poll()  # `select.select` takes no descriptor above 1,023
-        waiting.register(pipe, select.POLLIN)
+        """The next part of an answer: its kind, and the content. Raises QueryLimitExceeded if the process ended, TimeoutError
+        at the deadline, Closed once `over` returns True."""
+        ready = False
         while not ready:
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 raise TimeoutError
             if over():
                 raise Closed("query")
-            ready = bool(waiting.poll(min(_POLL_S, left) * 1_000))
-        data = os.read(pipe, _READ_BYTES)
-        if not data:
-            raise _BY_MEMORY.with_traceback(None)
-        self._buffer += data
+            ready = self._pipe.poll(min(_POLL_S, left))
+        try:
+            return self._pipe.recv_bytes(), self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            raise QueryLimitExceeded(
+                "the process of the query ended: most likely the query needs more memory than it may use", "memory"
+            ) from None
 
     def finish(self) -> None:
         """Let a process without a query end."""
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
+        self._pipe.close()
 
     def end(self) -> None:
         """Wait for a moment until it has ended, then kill it."""
@@ -135,12 +125,7 @@ class _Process:
         """End the process now, and remove its folder. A second call is harmless."""
         self._process.kill()
         self._process.wait(_KILLED_S)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            try:
-                pipe.close()
-            except OSError:  # what was not sent yet
-                continue
+        self._pipe.close()
         rmtree(self._folder, ignore_errors=True)
 
 
@@ -159,32 +144,17 @@ class IsolatedResult:
         self.schema: pa.Schema = pa.schema([])
         self.parameters = 0
 
-    def start(self, request: Mapping[str, object]) -> None:
-        """Send the request, and wait for the schema."""
+    def start(self, request: Mapping[str, object]) -> bytes:
+        """Send the request, and return the head of the answer."""
         try:
             assert self._process is not None
-            self._process.send(json.dumps(request).encode())
-            kind, body = self._next()
+            self._process.send(request)
+            kind, head = self._next()
+            assert kind == HEAD
+            return head
         except BaseException:
             self.close()
             raise
-        assert kind == SCHEMA
-        self.parameters = int.from_bytes(body[:4], "little")
-        self.schema = pa.ipc.read_schema(pa.py_buffer(body[4:]))
-
-    def text(self, request: Mapping[str, object]) -> str:
-        """Send a request that a text answers, and return it. There are no batches then."""
-        try:
-            assert self._process is not None
-            self._process.send(json.dumps(request).encode())
-            kind, body = self._next()
-            assert kind == TEXT
-            kind, _ = self._next()
-            assert kind == DONE
-            self._release()
-            return body.decode()
-        finally:
-            self.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -213,8 +183,7 @@ class IsolatedResult:
             raise over_time(self._limits) from None
         if kind == FAILED:
             self._release()
-            error = error_from_json(json.loads(body))
-            raise error
+            raise error_from_json(json.loads(body))
         return kind, body
 
     def _release(self) -> None:
@@ -252,7 +221,9 @@ class IsolatedQueries:
         encoded = None if parameters is None else b64encode(_as_stream(parameters.slice(0, 1))).decode()
         named = {str(name): stream for name, stream in streams.items()}
         result = IsolatedResult(self, self._take(), over, self.limits)
-        result.start({"sql": sql, "streams": named, "parameters": encoded, "describe": describe})
+        head = result.start({"sql": sql, "streams": named, "parameters": encoded, "describe": describe})
+        result.parameters = int.from_bytes(head[:4], "little")
+        result.schema = pa.ipc.read_schema(pa.py_buffer(head[4:]))
         return result
 
     def translate(self, sql: str, dialect: str, form: Form, over: Callable[[], bool] = lambda: False) -> str:
@@ -261,7 +232,9 @@ class IsolatedQueries:
         bounded = replace(self.limits, seconds=limits.TRANSLATION_S_MAX)
         result = IsolatedResult(self, self._take(), over, bounded)
         try:
-            return result.text({"translate": sql, "dialect": dialect, "form": form})
+            text = result.start({"translate": sql, "dialect": dialect, "form": form}).decode()
+            list(result)  # the end, so that the process serves the next query
+            return text
         except QueryLimitExceeded as exc:
             raise QueryLimitExceeded(
                 f"the SQL could not be translated within {limits.TRANSLATION_S_MAX:g} s and the memory that a query may use; "

@@ -1,7 +1,7 @@
 """The process that runs queries of people who aren't trusted: `python -m anabranch.query.worker`.
 
-It opens the store itself, takes one request after the other from its stdin, and writes results to its stdout. Every request
-gets a database of its own. `isolated.py` is the other end, and kills this process at a query's deadline.
+It opens the store itself, and answers one request after the other from the pipe that it is given. Every request gets a
+database of its own. `isolated.py` is the other end, and kills this process at a query's deadline.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 import resource
 import sys
 from base64 import b64decode
-from typing import Any, BinaryIO, Final
+from multiprocessing.connection import Connection
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -21,8 +22,8 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.query import no_pandas as no_pandas  # before the engine
 from anabranch.query.engine import Query
+from anabranch.query.isolated import BATCH, DONE, FAILED, HEAD
 from anabranch.query.sandbox import QueryDatabase, QueryLimits
-from anabranch.query.worker_frames import BATCH, DONE, FAILED, HEADER, SCHEMA, TEXT
 from anabranch.runtime.settings import Settings
 from anabranch.store import Store, connect
 from anabranch.wire.errors import error_to_json
@@ -36,33 +37,31 @@ _OWN_BYTES: Final = 768 << 20
 
 
 def main() -> None:
-    """Serve requests until stdin ends."""
-    incoming, outgoing = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # nothing else may write to the pipe
-    opening = json.loads(_frame(incoming) or b"{}")
+    """Serve requests until the other end of the pipe is closed."""
+    pipe = Connection(int(sys.argv[1]))
+    opening = json.loads(pipe.recv_bytes())
     memory = opening["memory_bytes"]
     settings = Settings(maintenance_s=None, scaling_s=None)
     with connect(**opening["store"], settings=settings) as store:
         _die_with_parent(store, os.getppid())
         resource.setrlimit(resource.RLIMIT_DATA, (2 * memory + _OWN_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _send(outgoing, DONE, b"")
+        _send(pipe, DONE, b"")
         limits = QueryLimits(memory_bytes=memory, spill_bytes=opening["spill_bytes"])
         opened: QueryDatabase | None = QueryDatabase(allow_files=False, limits_=limits)
-        while (request := _frame(incoming)) is not None:
-            asked = json.loads(request)
+        while (asked := _request(pipe)) is not None:
             try:
                 if "translate" in asked:
-                    _translate(asked, outgoing)
+                    _translate(asked, pipe)
                 else:
                     database, opened = opened, None
-                    _serve(store, limits, database, asked, outgoing)
-                _send(outgoing, DONE, b"")
+                    _serve(store, limits, database, asked, pipe)
+                _send(pipe, DONE, b"")
             except AnabranchError as exc:
-                _send(outgoing, FAILED, json.dumps(error_to_json(exc)).encode())
+                _send(pipe, FAILED, json.dumps(error_to_json(exc)).encode())
             except (MemoryError, pa.ArrowMemoryError):
                 error = QueryLimitExceeded("the query needs more memory than it may use", "memory")
-                _send(outgoing, FAILED, json.dumps(error_to_json(error)).encode())
+                _send(pipe, FAILED, json.dumps(error_to_json(error)).encode())
             opened = opened or _opened_ahead(limits)
         if opened is not None:
             opened.close()
@@ -76,27 +75,27 @@ def _opened_ahead(limits: QueryLimits) -> QueryDatabase | None:
         return None
 
 
-def _translate(request: dict[str, Any], outgoing: BinaryIO) -> None:
+def _translate(request: dict[str, Any], pipe: Connection) -> None:
     from anabranch.query.dialects.translate import translate  # most queries need none
 
     text = translate(request["translate"], request["dialect"], request["form"])
-    _send(outgoing, TEXT, text.encode())
+    _send(pipe, HEAD, text.encode())
 
 
 def _serve(
-    store: Store, limits: QueryLimits, opened: QueryDatabase | None, request: dict[str, Any], outgoing: BinaryIO
+    store: Store, limits: QueryLimits, opened: QueryDatabase | None, request: dict[str, Any], pipe: Connection
 ) -> None:
     allowed = {StreamName.parse(name): StreamId(stream) for name, stream in request["streams"].items()}
     with Query(store, limits=limits, allowed=allowed, opened=opened) as query:
         if request["describe"]:
             schema, count = query.describe(request["sql"], _parameters(request["parameters"]))
-            _send(outgoing, SCHEMA, count.to_bytes(4, "little") + schema.serialize().to_pybytes())
+            _send(pipe, HEAD, count.to_bytes(4, "little") + schema.serialize().to_pybytes())
             return
         result = query.run(request["sql"], _parameters(request["parameters"]))
         schema = pa.schema([]) if result is None else result.schema
-        _send(outgoing, SCHEMA, bytes(4) + schema.serialize().to_pybytes())
+        _send(pipe, HEAD, bytes(4) + schema.serialize().to_pybytes())
         for batch in result or ():
-            _send(outgoing, BATCH, batch.serialize())
+            _send(pipe, BATCH, batch.serialize())
 
 
 def _parameters(encoded: str | None) -> list[object]:
@@ -118,18 +117,16 @@ def _die_with_parent(store: Store, parent: int) -> None:
     store.runtime.tasks.spawn("query-parent", watch)
 
 
-def _frame(incoming: BinaryIO) -> bytes | None:
-    head = incoming.read(HEADER.size)
-    if len(head) < HEADER.size:
+def _request(pipe: Connection) -> dict[str, Any] | None:
+    try:
+        return json.loads(pipe.recv_bytes())  # type: ignore[no-any-return]
+    except (EOFError, OSError):
         return None
-    return incoming.read(HEADER.unpack(head)[1])
 
 
-def _send(outgoing: BinaryIO, kind: bytes, body: Any) -> None:
-    view = memoryview(body).cast("B")
-    outgoing.write(HEADER.pack(kind, len(view)))
-    while view:  # a pipe takes part of it
-        view = view[outgoing.write(view) :]
+def _send(pipe: Connection, kind: bytes, body: Any) -> None:
+    pipe.send_bytes(kind)
+    pipe.send_bytes(body)
 
 
 if __name__ == "__main__":
