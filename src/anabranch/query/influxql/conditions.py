@@ -77,14 +77,12 @@ def _moment(expression: Expression, now: int, zone: str | None) -> int:
     raise InvalidSql("expected a time to be compared with a time, now(), a number or a duration")
 
 
-def condition_sql(expression: Expression, columns: RowColumns) -> str:
-    """A condition on tags and fields, in the SQL of DuckDB. Raises InvalidSql."""
-    return ConditionSql(columns).condition(expression)
-
-
 class ConditionSql:
     """Writes conditions on tags and fields. A tag that a row does not have is the empty text, and so is a name that is not
     among the columns; a field that a row does not have meets no condition. The SQL is that of DuckDB."""
+
+    literal = staticmethod(literal)
+    number = staticmethod(number_sql)
 
     def __init__(self, columns: RowColumns) -> None:
         self._columns = columns
@@ -111,7 +109,7 @@ class ConditionSql:
             case Constant(bool() as value):
                 return ("true" if value else "false"), "boolean"
             case Constant(str() as text):
-                return self.text(text), "string"
+                return self.literal(text), "string"
             case Constant(int() | float() as number):
                 return self.number(number), "number"
             case Duration(ns):
@@ -134,17 +132,9 @@ class ConditionSql:
             return f"coalesce({column}, false)", kind
         return column, "number" if kind in ("float", "integer") else kind
 
-    def text(self, text: str) -> str:
-        """A text."""
-        return literal(text)
-
-    def number(self, number: float) -> str:
-        """A number."""
-        return number_sql(number)
-
     def matches(self, text: str, pattern: str) -> str:
         """Whether the pattern occurs in the text."""
-        return f"regexp_matches({text}, {literal(pattern)})"
+        return f"regexp_matches({text}, {self.literal(pattern)})"
 
     def arithmetic(self, operator: str, left: str, right: str) -> str:
         """An operator of two numbers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,68 +15,57 @@ _ALL: Final[tuple[FieldType, ...]] = ("float", "integer", "string", "boolean")
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function over the values of a window. `sql` makes it of the SQL of the value, the time and the number that is its
-    second argument. A selector returns one of the values; `picked` makes the SQL of something else in the same row, of the
-    SQL of that and the three."""
+    """A function over the values of a window, in SQL with places for the `value`, the `time` and the `number` that is its second
+    argument. A selector returns one of the values; `picked` is the SQL of something `wanted` of the same row."""
 
-    sql: Callable[[str, str, float], str]
+    sql: str
     types: tuple[FieldType, ...] = _NUMBERS
     result: FieldType | None = None
-    picked: Callable[[str, str, str, float], str] | None = None
+    picked: str | None = None
     numbers: int = 0
+    spark: str | None = None
+    """In Spark's SQL, if that is another. There `rank` is the value, as a number."""
 
 
-def _plain(name: str) -> Callable[[str, str, float], str]:
-    return lambda value, _time, _number: f"{name}({value})"
+def _first_by(order: str) -> str:
+    return f"first({{wanted}} ORDER BY {order}) FILTER (WHERE {{value}} IS NOT NULL)"
 
 
-def _first(order: Callable[[str, str], str]) -> Callable[[str, str, float], str]:
-    return lambda value, time, _: f"first({value} ORDER BY {order(value, time)}) FILTER (WHERE {value} IS NOT NULL)"
+def _nearest_rank(listed: str) -> str:
+    """The element of a sorted list at a percentile; NULL beyond both ends."""
+    place = "greatest(CAST(floor(count({value}) * {number!r}::DOUBLE / 100 + 0.5) AS BIGINT), 0)"
+    return f"list_sort(list({listed}) FILTER (WHERE {{value}} IS NOT NULL))[{place}]"
 
 
-def _earliest(value: str, time: str) -> str:
-    return f"{time}, {value} DESC"
-
-
-def _latest(value: str, time: str) -> str:
-    return f"{time} DESC, {value} DESC"
-
-
-def _sorted_at(listed: str, value: str, number: float) -> str:
-    """The element of a sorted list at a percentile, by the nearest rank; NULL beyond both ends."""
-    place = f"greatest(CAST(floor(count({value}) * {float(number)!r}::DOUBLE / 100 + 0.5) AS BIGINT), 0)"
-    return f"list_sort(list({listed}) FILTER (WHERE {value} IS NOT NULL))[{place}]"
-
-
-def _percentile(value: str, _time: str, number: float) -> str:
-    return _sorted_at(value, value, number)
-
-
-def _first_row(order: Callable[[str, str], str]) -> Callable[[str, str, str, float], str]:
-    return lambda wanted, value, time, _number: (
-        f"first({wanted} ORDER BY {order(value, time)}) FILTER (WHERE {value} IS NOT NULL)"
-    )
-
-
-def _percentile_row(wanted: str, value: str, time: str, number: float) -> str:
-    row = f"{{'value': {value}, 'time': {time}, 'wanted': {wanted}}}"
-    return f"{_sorted_at(row, value, number)}.wanted"
-
-
+_EARLIEST: Final = _first_by("{time}, {value} DESC")
+_LATEST: Final = _first_by("{time} DESC, {value} DESC")
 AGGREGATES: Final = {
-    "count": Aggregate(_plain("count"), _ALL, "integer"),
-    "sum": Aggregate(_plain("sum")),
-    "mean": Aggregate(_plain("avg"), result="float"),
-    "median": Aggregate(_plain("median"), result="float"),
-    "stddev": Aggregate(_plain("stddev_samp"), result="float"),
-    "spread": Aggregate(lambda value, _time, _number: f"max({value}) - min({value})"),
-    "min": Aggregate(_plain("min"), (*_NUMBERS, "boolean"), picked=_first_row(lambda value, time: f"{value}, {time}")),
-    "max": Aggregate(
-        _plain("max"), (*_NUMBERS, "boolean"), picked=_first_row(lambda value, time: f"{value} DESC, {time}")
+    "count": Aggregate("count({value})", _ALL, "integer"),
+    "sum": Aggregate("sum({value})"),
+    "mean": Aggregate("avg({value})", result="float"),
+    "median": Aggregate("median({value})", result="float"),
+    "stddev": Aggregate("stddev_samp({value})", result="float"),
+    "spread": Aggregate("(max({value}) - min({value}))"),
+    "min": Aggregate("min({value})", (*_NUMBERS, "boolean"), picked=_first_by("{value}, {time}")),
+    "max": Aggregate("max({value})", (*_NUMBERS, "boolean"), picked=_first_by("{value} DESC, {time}")),
+    "first": Aggregate(
+        _EARLIEST,
+        _ALL,
+        picked=_EARLIEST,
+        spark="min_by({value}, struct({time}, -{rank})) FILTER (WHERE {value} IS NOT NULL)",
     ),
-    "first": Aggregate(_first(_earliest), _ALL, picked=_first_row(_earliest)),
-    "last": Aggregate(_first(_latest), _ALL, picked=_first_row(_latest)),
-    "percentile": Aggregate(_percentile, picked=_percentile_row, numbers=1),
+    "last": Aggregate(
+        _LATEST,
+        _ALL,
+        picked=_LATEST,
+        spark="max_by({value}, struct({time}, {rank})) FILTER (WHERE {value} IS NOT NULL)",
+    ),
+    "percentile": Aggregate(
+        _nearest_rank("{value}"),
+        picked=_nearest_rank("{{'value': {value}, 'time': {time}, 'wanted': {wanted}}}") + ".wanted",
+        numbers=1,
+        spark="get(sort_array(collect_list({value})), int(floor(count({value}) * {number!r}D / 100 + 0.5D)) - 1)",
+    ),
 }
 TRANSFORMS: Final = {
     "derivative": (1, 2),

@@ -16,7 +16,7 @@ from anabranch.query.influxql.functions import (
     check_call,
     number_of,
 )
-from anabranch.query.influxql.relation import SourceRelation
+from anabranch.query.influxql.relation import Columns
 from anabranch.query.influxql.syntax import (
     Constant,
     Expression,
@@ -171,14 +171,14 @@ def needed(leaf: Expression, inherited: bool, *, beyond: bool) -> Needed:
     return Needed(leaf, beyond and (inherited or isinstance(leaf, FunctionCall)))
 
 
-def used_fields(plan: SelectPlan, relation: SourceRelation) -> list[str]:
+def used_fields(plan: SelectPlan, relation: Columns) -> list[str]:
     """The relation's fields that the statement selects."""
     parts = (part for leaf in plan.leaves for part in walk(leaf))
     names = {part.name: None for part in parts if isinstance(part, Reference) and _is_field(part, relation)}
     return list(names)
 
 
-def _is_field(reference: Reference, relation: SourceRelation) -> bool:
+def _is_field(reference: Reference, relation: Columns) -> bool:
     """Whether there is such a field that can be read as the type behind `::`."""
     kind = relation.fields.get(reference.name)
     numbers = ("float", "integer")

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.conditions import condition_sql
+from anabranch.query.influxql.conditions import ConditionSql
+from anabranch.query.influxql.derived import DerivedRows
 from anabranch.query.influxql.functions import AGGREGATES, number_of
+from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.plan import Needed, SelectPlan, used_fields
-from anabranch.query.influxql.relation import SourceRelation
 from anabranch.query.influxql.syntax import Expression, FunctionCall, Reference
 
 
@@ -17,7 +18,7 @@ class SelectSql:
     """The SQL of a plan over one relation. The rows of each query begin with the tags of GROUP BY; their order is by
     these and by time."""
 
-    def __init__(self, plan: SelectPlan, relation: SourceRelation) -> None:
+    def __init__(self, plan: SelectPlan, relation: Measurement | DerivedRows) -> None:
         self._plan = plan
         self._relation = relation
         self._time = relation.row_time
@@ -122,16 +123,13 @@ class SelectSql:
             return "NULL"
         if kind not in aggregate.types:
             raise InvalidSql(f"unsupported {call.name} iterator type: {inner.name} is a {kind}")
-        found = aggregate.sql(value, self._time, self._number(call))
+        found = aggregate.sql.format(value=value, wanted=value, time=self._time, number=_number(call))
         return f"CAST({found} AS BIGINT)" if kind == "integer" and call.name == "sum" else found
 
-    def _number(self, call: FunctionCall) -> float:
-        return number_of(call.arguments[1]) if AGGREGATES[call.name].numbers else 0
-
     def _picked(self, selector: FunctionCall, wanted: str) -> str:
-        aggregate = AGGREGATES[selector.name]
-        assert aggregate.picked is not None, "it is a selector"
-        return aggregate.picked(wanted, self._argument(selector), self._time, self._number(selector))
+        picked = AGGREGATES[selector.name].picked
+        assert picked is not None, "it is a selector"
+        return picked.format(value=self._argument(selector), wanted=wanted, time=self._time, number=_number(selector))
 
     def _selected_time(self, selector: FunctionCall | None) -> str:
         if selector is None:
@@ -152,7 +150,7 @@ class SelectSql:
         plan, relation = self._plan, self._relation
         conditions = [relation.in_time(plan.read)]
         if plan.condition is not None:
-            conditions.append(condition_sql(plan.condition, relation))
+            conditions.append(ConditionSql(relation).condition(plan.condition))
         if plan.raw and not relation.of_subquery:
             present = [f"{relation.column(name)} IS NOT NULL" for name in used_fields(plan, relation)]
             conditions.append(f"({' OR '.join(present) or 'false'})")
@@ -167,6 +165,11 @@ class SelectSql:
         if paging.limit is not None and rows and not self._tags:
             most = min(most, paging.limit + paging.offset)
         return f" LIMIT {most}"
+
+
+def _number(call: FunctionCall) -> float:
+    """The second argument of a function that has one."""
+    return float(number_of(call.arguments[1])) if AGGREGATES[call.name].numbers else 0.0
 
 
 def _named(columns: Sequence[str]) -> str:

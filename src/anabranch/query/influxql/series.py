@@ -10,7 +10,7 @@ from anabranch import limits
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql.functions import MATHEMATICS, NEIGHBOURS, TRANSFORMS
 from anabranch.query.influxql.plan import Needed, SelectPlan, needed
-from anabranch.query.influxql.relation import SourceRelation
+from anabranch.query.influxql.relation import Columns
 from anabranch.query.influxql.result_types import type_of
 from anabranch.query.influxql.syntax import (
     Constant,
@@ -30,7 +30,7 @@ Found = tuple[tuple[str, ...], Iterable[Row]]
 """The values of the tags of GROUP BY, and the rows of that series."""
 
 
-def series_of(plan: SelectPlan, relation: SourceRelation, rows: Iterable[Sequence[Any]]) -> Iterator[Found]:
+def series_of(plan: SelectPlan, relation: Columns, rows: Iterable[Sequence[Any]]) -> Iterator[Found]:
     """The series, with their rows: a time in nanoseconds, then a value for each selected field. To be taken one after the
     other."""
     count = len(plan.select.grouping.tags)
@@ -39,7 +39,7 @@ def series_of(plan: SelectPlan, relation: SourceRelation, rows: Iterable[Sequenc
         yield tags, _rows(plan, relation, values)
 
 
-def _rows(plan: SelectPlan, relation: SourceRelation, values: Iterable[Sequence[Any]]) -> Iterable[Row]:
+def _rows(plan: SelectPlan, relation: Columns, values: Iterable[Sequence[Any]]) -> Iterable[Row]:
     if plan.listed is not None:
         return paged(plan, _listed(plan, values))
     if plan.raw and all(isinstance(leaf, Reference) for leaf in plan.leaves):
@@ -56,7 +56,7 @@ def paged(plan: SelectPlan, rows: Iterable[T]) -> list[T]:
     return list(islice(rows, paging.offset, None if paging.limit is None else paging.offset + paging.limit))
 
 
-def _defaults(plan: SelectPlan, relation: SourceRelation) -> dict[Expression, Any]:
+def _defaults(plan: SelectPlan, relation: Columns) -> dict[Expression, Any]:
     """What stands for a call that has no value at the time of a row."""
     fill = plan.select.fill
     if plan.windows is None or fill.kind != "number":
@@ -78,9 +78,7 @@ def _raw_points(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> dict[Neede
     return known
 
 
-def _aggregated(
-    plan: SelectPlan, relation: SourceRelation, values: Iterable[Sequence[Any]]
-) -> dict[Needed, list[Point]]:
+def _aggregated(plan: SelectPlan, relation: Columns, values: Iterable[Sequence[Any]]) -> dict[Needed, list[Point]]:
     """The values of each call, with those of the windows without values."""
     known: dict[Needed, list[Point]] = {each: [] for each in plan.base}
     begin = 0 if plan.times.start == TIME_MIN else plan.times.start
@@ -107,7 +105,7 @@ def _picks(each: Expression) -> bool:
     return isinstance(each, FunctionCall) and each.name == "percentile"
 
 
-def _is_whole(each: Expression, relation: SourceRelation) -> bool:
+def _is_whole(each: Expression, relation: Columns) -> bool:
     """Whether the values are integers."""
     return type_of(each, relation) == "integer"
 

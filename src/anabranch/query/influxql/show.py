@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.conditions import condition_sql, split_condition
+from anabranch.query.influxql.conditions import ConditionSql, split_condition
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.patterns import matching
 from anabranch.query.influxql.sql_text import quoted
@@ -120,7 +120,7 @@ class _TagLookup:
     def _rows(self, measurement: Measurement, columns: list[str], most: int = limits.INFLUXQL_ROWS_MAX) -> list[Any]:
         conditions = [measurement.in_time(self._times)]
         if self._condition is not None:
-            conditions.append(condition_sql(self._condition, measurement))
+            conditions.append(ConditionSql(measurement).condition(self._condition))
         where = " AND ".join(each for each in conditions if each) or "true"
         sql = f"SELECT {', '.join(columns)} FROM {measurement.table} WHERE {where} ORDER BY ALL LIMIT {most}"
         batches = self._database.run(sql, measurement)

@@ -19,15 +19,6 @@ from anabranch.query.influxql.syntax import (
     Reference,
 )
 
-_PLAIN: Final = {
-    "mean": "avg({})",
-    "sum": "sum({})",
-    "min": "min({})",
-    "max": "max({})",
-    "median": "median({})",
-    "stddev": "stddev_samp({})",
-    "spread": "(max({0}) - min({0}))",
-}
 _MATHEMATICS: Final[Mapping[str, str]] = {
     **{name: f"{name}({{}})" for name in ("abs", "atan", "cos", "exp", "sin", "tan", "round", "ln", "log2", "log10")},
     **{name: f"nanvl({name}({{}}), NULL)" for name in ("acos", "asin", "sqrt")},
@@ -37,6 +28,21 @@ _MATHEMATICS: Final[Mapping[str, str]] = {
     "pow": "nanvl(pow({}, {}), NULL)",
 }
 _NEAREST: Final = {"top": "max()", "bottom": "min()", "distinct": "count(distinct())"}
+
+
+def quoted(name: str) -> str:
+    """A name in SQL of Spark."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text in SQL of Spark."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def number_sql(number: float) -> str:
+    """A number in SQL of Spark."""
+    return f"{number!r}D" if isinstance(number, float) else str(number)
 
 
 class SparkColumns:
@@ -65,13 +71,8 @@ class SparkColumns:
 class SparkConditionSql(ConditionSql):
     """Conditions in the SQL of Spark."""
 
-    def text(self, text: str) -> str:
-        """A text."""
-        return literal(text)
-
-    def number(self, number: float) -> str:
-        """A number."""
-        return number_sql(number)
+    literal = staticmethod(literal)
+    number = staticmethod(number_sql)
 
     def matches(self, text: str, pattern: str) -> str:
         """Whether the pattern occurs in the text."""
@@ -158,23 +159,13 @@ class WindowSql:
 
     def _aggregate(self, call: FunctionCall) -> str:
         field, kind = self._argument(call)
-        distinct = isinstance(call.arguments[0], FunctionCall)
-        if call.name == "count":
-            return f"size(collect_set({field}))" if distinct else f"count({field})"
-        if call.name == "percentile":
-            number = float(number_of(call.arguments[1]))
-            place = f"int(floor(count({field}) * {number_sql(number)} / 100 + 0.5D))"
-            return f"get(sort_array(collect_list({field})), {place} - 1)"
-        if call.name in ("first", "last"):
-            return self._picked(call.name, field, kind)
-        return _PLAIN[call.name].format(field)
-
-    def _picked(self, name: str, field: str, kind: FieldType) -> str:
-        """The earliest or the latest value; of several at one time the largest."""
-        value = f"int({field})" if kind == "boolean" else field
-        order = f"-{value}" if name == "first" else value
-        function = "min_by" if name == "first" else "max_by"
-        return f"{function}({field}, struct({self._columns.time}, {order})) FILTER (WHERE {field} IS NOT NULL)"
+        if isinstance(call.arguments[0], FunctionCall):  # count(distinct(field))
+            return f"size(collect_set({field}))"
+        aggregate = AGGREGATES[call.name]
+        number = float(number_of(call.arguments[1])) if aggregate.numbers else 0.0
+        rank = f"int({field})" if kind == "boolean" else field
+        template = aggregate.spark or aggregate.sql
+        return template.format(value=field, time=self._columns.time, number=number, rank=rank)
 
     def _cast(self, reference: Reference, kind: FieldType) -> str:
         stored, column = self._columns.fields[reference.name], self._columns.column(reference.name)
@@ -192,18 +183,3 @@ def _not_of_a_window(name: str) -> str:
         f"a continuous query can't have {name}(), which compares windows: store the function inside it, and ask for {name}() "
         "of the result"
     )
-
-
-def quoted(name: str) -> str:
-    """A name in SQL of Spark."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def literal(text: str) -> str:
-    """A text in SQL of Spark."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def number_sql(number: float) -> str:
-    """A number in SQL of Spark."""
-    return f"{number!r}D" if isinstance(number, float) else str(number)
