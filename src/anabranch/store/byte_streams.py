@@ -19,7 +19,6 @@ from anabranch.streams.change import Changes
 from anabranch.streams.directory.find import need_info, need_view
 from anabranch.streams.lifecycle.to_byte_stream import make_byte_stream
 from anabranch.streams.manager import Streams
-from anabranch.streams.requests import Result
 from anabranch.writing.byte_writer import ByteWriter
 from anabranch.writing.writer import Writer
 
@@ -123,18 +122,16 @@ class ByteStreams(ByteFiles):
         return self._streams.create(name, schema=BYTES.columns, time=BYTES.time, exist_ok=not new).id
 
     def _convert(self, stream: StreamId) -> None:
-        def act(txn: Writing, now: Micros) -> Result:
+        def act(txn: Writing, now: Micros) -> None:
             make_byte_stream(txn, need_view(txn, stream, unsealed=True), now)
-            return {}
 
         self._changes.apply(f"make {stream:016x} a byte stream", None, act, on=stream)
 
     def _put_head(self, stream: StreamId, position: int) -> None:
-        def act(txn: Writing, _: Micros) -> Result:
+        def act(txn: Writing, _: Micros) -> None:
             need_info(txn, stream)
             present = txn.state(BYTE_HEAD, stream)
             if position > (0 if present is None else present.position):
                 txn.put_state(BYTE_HEAD, stream, ByteHead(position))
-            return {}
 
         self._changes.apply(f"truncate bytes of {stream:016x}", None, act, on=stream)

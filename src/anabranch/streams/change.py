@@ -13,6 +13,8 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.retry import UNCERTAIN
 from anabranch.streams.requests import Result, check_request, run_once
 
+Change = Callable[[Writing, Micros], Result | None]  # None is an empty result
+
 
 class Changes(Displayed):
     """Runs changes of the catalog for all features of a store. Each is durable when its call returns.
@@ -32,12 +34,12 @@ class Changes(Displayed):
         self,
         operation: str,
         request: str | None,
-        change: Callable[[Writing, Micros], Result],
+        change: Change,
         *,
         on: StreamName | StreamId | None = None,
         retry: bool = False,
     ) -> Result:
-        """Run `act` in one transaction, once for a request id. `on`: the one stream that `act` accesses; see
+        """Run `change` in one transaction, once for a request id. `on`: the one stream that `change` accesses; see
         `Catalog.writing`. `retry`: see `retry_uncertain`. Raises InvalidArgument for an invalid request id."""
         return self.apply_internal(operation, check_request(request), change, on=on, retry=retry)
 
@@ -45,7 +47,7 @@ class Changes(Displayed):
         self,
         operation: str,
         request: str | None,
-        change: Callable[[Writing, Micros], Result],
+        change: Change,
         *,
         on: StreamName | StreamId | None = None,
         retry: bool = False,
@@ -58,7 +60,7 @@ class Changes(Displayed):
         def apply_once() -> Result:
             now = self.runtime.clock.now()
             with self.catalog.writing(on) as txn:
-                return run_once(txn, request, operation, now, lambda: change(txn, now))
+                return run_once(txn, request, operation, now, lambda: change(txn, now) or {})
 
         result = UNCERTAIN.call(self.runtime, apply_once) if retry else apply_once()
         self.notify()

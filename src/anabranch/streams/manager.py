@@ -17,7 +17,7 @@ from anabranch.errors import InvalidArgument, ScopeNotFound, ScopeRenamed, Strea
 from anabranch.model.amounts import check_number
 from anabranch.model.check import checks_of, merged
 from anabranch.model.cut import Edge, StreamCut, parse_cut
-from anabranch.model.ids import Micros, SegmentId
+from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.keyspace import KeyRange
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.policy import Fixed, Scaling, initial_segments, rate_to_json
@@ -42,10 +42,15 @@ from anabranch.streams.arguments import (
 from anabranch.streams.change import Changes
 from anabranch.streams.companions.api import Companions
 from anabranch.streams.directory.find import need_info, need_view
-from anabranch.streams.directory.scopes import need_scope
+from anabranch.streams.directory.scopes import by_pages, need_scope
 from anabranch.streams.lifecycle.create import create_stream, delete_stream
-from anabranch.streams.lifecycle.evolve import evolve_stream, put_checks, refuse_unusable_checks, tag_stream
-from anabranch.streams.lifecycle.violations import need_violations_stream
+from anabranch.streams.lifecycle.evolve import (
+    evolve_stream,
+    need_violations_stream,
+    put_checks,
+    refuse_unusable_checks,
+    tag_stream,
+)
 from anabranch.streams.names.rename import rename_stream
 from anabranch.streams.requests import Result
 from anabranch.streams.results_json import info_from_json, info_to_json, segments_from_json, segments_to_json
@@ -107,16 +112,16 @@ class Streams(Displayed):
         begin = Fixed(initial_segments(policy))
         stream = self._changes.new_id()
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> StreamInfo:
             present = txn.stream(full)
             if exist_ok and present is not None and present.schema == wanted and checked in ((), present.schema.checks):
-                return info_to_json(present)
+                return present
             info = create_stream(txn, full, stream, wanted, begin, tags or {}, now)
             if kept_for is not None:
                 put_policy(txn, stream, kept_for, now)
             if not isinstance(policy, Fixed):
                 put_rate_policy(txn, stream, policy, now)
-            return info_to_json(info)
+            return info
 
         kept = None if kept_for is None else arguments_text(**kept_for.to_json())
         rate = None if isinstance(policy, Fixed) else arguments_text(**rate_to_json(policy))
@@ -129,9 +134,8 @@ class Streams(Displayed):
             scaling=rate,
             checks=checks,
         )
-        operation = f"create {full}{asked}"
         on = None if kept_for is not None and kept_for.groups else full  # groups are looked up by name
-        return info_from_json(self._changes.apply(operation, request, change, on=on))
+        return self._apply(f"create {full}{asked}", request, change, on=on)
 
     def list(
         self,
@@ -148,16 +152,14 @@ class Streams(Displayed):
         if scope is not None:
             with self._catalog.reading() as txn:
                 need_scope(txn, scope, suggest=True)
-        after: StreamName | None = None
-        while True:
+
+        def next_page(after: StreamName | None) -> Sequence[StreamInfo]:
             with self._catalog.reading() as txn:
-                page = txn.streams(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
-            yield from (
-                info for info in page if (internal or not info.name.internal) and selected(str(info.name), info.tags)
-            )
-            if len(page) < limits.CATALOG_PAGE_ROWS:
-                return
-            after = page[-1].name
+                return txn.streams(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
+
+        for info in by_pages(next_page):
+            if (internal or not info.name.internal) and selected(str(info.name), info.tags):
+                yield info
 
     def get(self, name: StreamKey) -> StreamInfo:
         """The description of one stream."""
@@ -199,9 +201,8 @@ class Streams(Displayed):
         """Refuse all further appends. Sealing again changes nothing."""
         full = stream_key(name)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             seal_stream(txn, need_view(txn, full), now)
-            return {}
 
         self._changes.apply(f"seal {request_label(full)}", request, change, on=full)
 
@@ -261,9 +262,8 @@ class Streams(Displayed):
         InvalidArgument for a lower one than the stream has."""
         full, fence = stream_key(name), check_number("fence", fence)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             fence_stream(txn, need_view(txn, full, unsealed=True), fence, now)
-            return {}
 
         self._changes.apply(f"fence {request_label(full)} {fence}", request, change, on=full)
 
@@ -272,16 +272,11 @@ class Streams(Displayed):
         call takes effect. Offsets do not change. Raises InvalidCut, Truncated."""
         full, place = stream_key(name), parse_cut(cut)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             truncate_stream(txn, need_view(txn, full), place, now)
-            return {}
 
-        self._changes.apply(
-            f"truncate {request_label(full)} {place.value if isinstance(place, Edge) else place}",
-            request,
-            change,
-            on=full,
-        )
+        asked = place.value if isinstance(place, Edge) else place
+        self._changes.apply(f"truncate {request_label(full)} {asked}", request, change, on=full)
 
     def evolve(self, name: StreamKey, schema: Any, *, request: str | None = None) -> StreamInfo:
         """Add the nullable columns of `schema` that the stream lacks; it must have all columns of the stream. Raises
@@ -317,34 +312,32 @@ class Streams(Displayed):
         added = with_fields(added, violations=None if side is None else str(side))
         ident = None if side is None else self._changes.new_id()
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> StreamInfo:
             info = need_info(txn, full)
             if side is not None and ident is not None:
                 need_violations_stream(txn, info, side, ident, now)
             put_checks(txn, info, merged(info.schema.checks, added), now)
-            return info_to_json(need_info(txn, full))
+            return need_info(txn, full)
 
         asked = arguments_text(check=added.name, condition=added.condition, violations=added.violations)
         on = full if side is None else None
-        return info_from_json(self._changes.apply(f"add check {request_label(full)}{asked}", request, change, on=on))
+        return self._apply(f"add check {request_label(full)}{asked}", request, change, on=on)
 
     def remove_check(self, name: StreamKey, check: str, *, request: str | None = None) -> StreamInfo:
         """Remove a check. Raises InvalidArgument where the stream has none of that name."""
         full = stream_key(name)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> StreamInfo:
             info = need_info(txn, full)
             left = tuple(each for each in info.schema.checks if each.name != check)
             if len(left) == len(info.schema.checks):
                 known = ", ".join(each.name for each in info.schema.checks) or "none"
                 raise InvalidArgument(f"'{info.name}' has no check '{check}'; its checks: {known}")
             put_checks(txn, info, left, now)
-            return info_to_json(need_info(txn, full))
+            return need_info(txn, full)
 
         asked = arguments_text(check=check)
-        return info_from_json(
-            self._changes.apply(f"remove check {request_label(full)}{asked}", request, change, on=full)
-        )
+        return self._apply(f"remove check {request_label(full)}{asked}", request, change, on=full)
 
     def _evolve(
         self,
@@ -357,24 +350,35 @@ class Streams(Displayed):
         full = stream_key(name)
         columns = columns_of(schema)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> StreamInfo:
             info = need_info(txn, full)
             evolve_stream(txn, info, evolved(info.schema, columns), now)
-            return info_to_json(need_info(txn, full))
+            return need_info(txn, full)
 
         asked = arguments_text(schema=digest(columns))
-        return info_from_json(self._changes.apply(f"{verb} {request_label(full)}{asked}", request, change, on=full))
+        return self._apply(f"{verb} {request_label(full)}{asked}", request, change, on=full)
 
     def tag(self, name: StreamKey, tags: Mapping[str, str], *, request: str | None = None) -> StreamInfo:
         """Replace the stream's tags."""
         full = stream_key(name)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> StreamInfo:
             tag_stream(txn, need_info(txn, full), tags, now)
-            return info_to_json(need_info(txn, full))
+            return need_info(txn, full)
 
+        return self._apply(f"tag {request_label(full)}{arguments_text(tags=tags)}", request, change, on=full)
+
+    def _apply(
+        self,
+        operation: str,
+        request: str | None,
+        change: Callable[[Writing, Micros], StreamInfo],
+        *,
+        on: StreamName | StreamId | None = None,
+    ) -> StreamInfo:
+        """`Changes.apply` for a change that returns the stream as it is then."""
         return info_from_json(
-            self._changes.apply(f"tag {request_label(full)}{arguments_text(tags=tags)}", request, change, on=full)
+            self._changes.apply(operation, request, lambda txn, now: info_to_json(change(txn, now)), on=on)
         )
 
     # Streams built from streams: each is one transaction on names, segments and spans, whatever the size.
@@ -440,10 +444,9 @@ class Streams(Displayed):
         """
         old, new = stream_key(stream), StreamName.parse(name)
 
-        def change(txn: Writing, now: Micros) -> Result:
-            return info_to_json(rename_stream(txn, old, new, now))
-
-        return info_from_json(self._changes.apply(f"rename {request_label(old)} {new}", request, change))
+        return self._apply(
+            f"rename {request_label(old)} {new}", request, lambda txn, now: rename_stream(txn, old, new, now)
+        )
 
     def move(self, stream: StreamKey, scope: str, *, request: str | None = None) -> StreamInfo:
         """Move a stream into another scope under the same name. Given an alias, the stream itself moves. Raises what
@@ -451,11 +454,11 @@ class Streams(Displayed):
         full = stream_key(stream)
         check_scope(scope)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> StreamInfo:
             info = need_info(txn, full)
-            return info_to_json(rename_stream(txn, info.name, StreamName(scope, info.name.name), now))
+            return rename_stream(txn, info.name, StreamName(scope, info.name.name), now)
 
-        return info_from_json(self._changes.apply(f"move {request_label(full)} {scope}", request, change))
+        return self._apply(f"move {request_label(full)} {scope}", request, change)
 
 
 def _are_ranges(replaced: Any) -> bool:

@@ -17,7 +17,6 @@ from anabranch.model.stream import StreamInfo
 from anabranch.streams.arguments import StreamKey, arguments_text, request_label, retention_of, scaling_of, stream_key
 from anabranch.streams.change import Changes
 from anabranch.streams.directory.find import need_info, need_view
-from anabranch.streams.requests import Result
 from anabranch.streams.retention.policy import Retention
 from anabranch.streams.retention.stored import policy_of, put_policy
 from anabranch.streams.scaling.stored import put_rate_policy, rate_policy_of
@@ -53,9 +52,8 @@ class Policies(Displayed):
                 return policy_of(reading, need_info(reading, full).id)
         wanted = retention_of(policy)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             put_policy(txn, need_info(txn, full).id, wanted, now)
-            return {}
 
         kept = "forever" if wanted is None else arguments_text(**wanted.to_json()).strip()
         on = None if wanted is not None and wanted.groups else full  # groups are looked up by name
@@ -77,9 +75,8 @@ class Policies(Displayed):
         chosen = scaling_of(policy)
         wanted = None if isinstance(chosen, Fixed) else chosen
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             put_rate_policy(txn, need_info(txn, full).id, wanted, now)
-            return {}
 
         asked = "by hand" if wanted is None else arguments_text(**rate_to_json(wanted)).strip()
         self._changes.apply(f"scaling {request_label(full)} {asked}", request, change, on=full)
@@ -101,7 +98,7 @@ class Policies(Displayed):
         wanted = load_policy_of(policy)
         stored = {} if wanted is None else load_policy_to_json(wanted)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             info = need_info(txn, full)
             if wanted is None:
                 txn.drop_state(LOAD_POLICY, info.id)
@@ -110,7 +107,6 @@ class Policies(Displayed):
                     _check_weight(info, wanted.weight)
                 txn.put_state(LOAD_POLICY, info.id, wanted)
             txn.add_change(info.id, "load", stored, now=now)
-            return {}
 
         asked = "unlimited" if wanted is None else arguments_text(**stored).strip()
         self._changes.apply(f"load {request_label(full)} {asked}", request, change, on=full)

@@ -33,7 +33,7 @@ def page_request(request: str | None, number: int) -> str | None:
 
 
 def run_once(txn: Writing, request: str | None, operation: str, now: Micros, change: Callable[[], Result]) -> Result:
-    """Run `act` and record its result under the request id in the same transaction; or return the recorded result.
+    """Run `change` and record its result under the request id in the same transaction; or return the recorded result.
 
     `operation` names the method and its arguments. Raises RequestMismatch where the id was used for another operation.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
@@ -25,6 +26,17 @@ def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_a
     return log
 
 
+def open_successor(
+    txn: Writing, stream: StreamId, segment: Segment, before: Sequence[LogState], appended_at: Micros = Micros(0)
+) -> None:
+    """Open a segment after the logs of those whose keys it has, under the same fences: a writer that was fenced off stays
+    fenced off. Its append times start at `appended_at` at the earliest."""
+    times = [appended_at, *(log.appended_at for log in before)]
+    new_log = open_segment(txn, stream, segment, appended_at=max(times), fence=max(log.fence for log in before))
+    for log in before:
+        txn.copy_fences(log.id, new_log)
+
+
 def apply_scale(txn: Writing, view: StreamView, plan: ScalePlan, now: Micros) -> None:
     """Apply the plan. Writers of the sealed segments are refused and re-route; readers continue with the new ones."""
     stream = view.info.id
@@ -32,11 +44,9 @@ def apply_scale(txn: Writing, view: StreamView, plan: ScalePlan, now: Micros) ->
         close_segment(txn, view, segment)
         txn.put_segment(stream, replace(segment, retired=plan.epoch))
     for segment in plan.created:
-        old_logs = [_open_log(view, old) for old in plan.sealed if old.range.overlaps(segment.range)]
-        appended_at = max(log.appended_at for log in old_logs)
-        new_log = open_segment(txn, stream, segment, appended_at=appended_at, fence=max(log.fence for log in old_logs))
-        for log in old_logs:
-            txn.copy_fences(log.id, new_log)
+        open_successor(
+            txn, stream, segment, [_open_log(view, old) for old in plan.sealed if old.range.overlaps(segment.range)]
+        )
     txn.update_stream(
         replace(
             view.info,

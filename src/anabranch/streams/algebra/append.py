@@ -10,11 +10,12 @@ from anabranch.core.stream_slice import plan_slice
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
-from anabranch.model.stream import StreamView
+from anabranch.model.schema import StreamSchema
+from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.directory.find import need_info, range_cuts, range_stream
 from anabranch.streams.lineage.origins import origin_part, prefetch_origins, record_origin
-from anabranch.streams.segments import close_segment, open_segment
+from anabranch.streams.segments import close_segment, open_successor
 
 
 def append_stream(
@@ -43,16 +44,7 @@ def append_stream(
         txn.put_segment(info.id, replace(segment, retired=info.epoch + 1))
     insert_slices(txn, info.id, plan)
     open_new_segments(txn, view, plan, part_slice.appended_at)
-    txn.update_stream(
-        replace(
-            info,
-            version=info.version + 1,
-            epoch=plan.epoch,
-            next_number=plan.number,
-            schema=schema,
-            schema_version=info.schema_version + (schema != info.schema),
-        )
-    )
+    txn.update_stream(joined_info(info, schema, plan.epoch, plan.number))
     detail = {
         "source": f"{found.info.id:016x}",
         "from": str(part_slice.start),
@@ -77,11 +69,18 @@ def insert_slices(txn: Writing, stream: StreamId, plan: StitchPlan) -> None:
 def open_new_segments(txn: Writing, view: StreamView, plan: StitchPlan, appended_at: Micros) -> None:
     """Open the segments of a plan after those of the view, which are sealed, under the same fences."""
     for segment in plan.opened:
-        # A writer that was fenced off before the append stays fenced off after it.
-        old_logs = [view.logs[view.spans[old.id][-1].log] for old in view.current if old.range.overlaps(segment.range)]
-        times = [appended_at, *(log.appended_at for log in old_logs)]
-        new_log = open_segment(
-            txn, view.info.id, segment, appended_at=max(times), fence=max(log.fence for log in old_logs)
-        )
-        for log in old_logs:
-            txn.copy_fences(log.id, new_log)
+        before = [view.logs[view.spans[old.id][-1].log] for old in view.current if old.range.overlaps(segment.range)]
+        open_successor(txn, view.info.id, segment, before, appended_at)
+
+
+def joined_info(info: StreamInfo, schema: StreamSchema, epoch: int, next_number: int) -> StreamInfo:
+    """The stream's description once it has new segments, and the columns of `schema`."""
+    version = info.schema_version + (schema != info.schema)
+    return replace(
+        info,
+        version=info.version + 1,
+        epoch=epoch,
+        next_number=next_number,
+        schema=schema,
+        schema_version=version,
+    )

@@ -21,7 +21,7 @@ from anabranch.model.origin import OriginPart
 from anabranch.model.replaced import Relocated, Replaced
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.algebra.append import insert_slices, open_new_segments
+from anabranch.streams.algebra.append import insert_slices, joined_info, open_new_segments
 from anabranch.streams.directory.find import need_info, range_cuts, range_stream
 from anabranch.streams.lifecycle.create import delete_stream
 from anabranch.streams.lineage.origins import origin_part, prefetch_origins, record_origin
@@ -72,14 +72,7 @@ def replace_events(
     plan = plan_replace(view, place, removed, found, rewritten=rewritten, opened=opened)
     origins = [] if part_slice is None else [origin or origin_part(txn, part_slice)]
     _apply(txn, view, plan, part_slice)
-    info = replace(
-        view.info,
-        version=view.info.version + 1,
-        epoch=plan.epoch,
-        next_number=plan.number,
-        schema=schema,
-        schema_version=view.info.schema_version + (schema != view.info.schema),
-    )
+    info = joined_info(view.info, schema, plan.epoch, plan.number)
     txn.update_stream(info)
     add_relocation(txn, info.id, plan.relocation)
     result = _result(view, plan, None if not origins else origins[0].source)

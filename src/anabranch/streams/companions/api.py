@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from anabranch.catalog.port import Writing
+from anabranch.catalog.state.streams import ORPHAN
 from anabranch.core.display import Displayed
 from anabranch.errors import AppendUncertain, StoreUnavailable
 from anabranch.model.ids import Micros, StreamId
@@ -14,9 +15,8 @@ from anabranch.model.schema import RAW
 from anabranch.streams.change import Changes
 from anabranch.streams.directory.find import need_info
 from anabranch.streams.directory.scopes import create_scope
-from anabranch.streams.lifecycle.companions import forget_orphan, orphans, put_companion
+from anabranch.streams.lifecycle.companions import put_companion
 from anabranch.streams.lifecycle.create import create_stream, delete_stream
-from anabranch.streams.requests import Result
 from anabranch.streams.retention.policy import Retention
 from anabranch.streams.retention.stored import put_policy
 
@@ -35,7 +35,7 @@ class Companions(Displayed):
         full = companion_name(name, stream)
         companion = self._changes.new_id()
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             need_info(txn, stream)  # a companion of a deleted stream would never be deleted
             if txn.stream(full) is None:
                 if txn.scope(INTERNAL_SCOPE) is None:
@@ -43,7 +43,6 @@ class Companions(Displayed):
                 create_stream(txn, full, companion, RAW, Fixed(1), {}, now)
                 put_policy(txn, companion, retention, now)
                 put_companion(txn, stream, companion)
-            return {}
 
         self._changes.apply(f"make {full}", None, change, retry=True)
         return full
@@ -54,12 +53,12 @@ class Companions(Displayed):
         swept = 0
         with suppress(AppendUncertain, StoreUnavailable):
             with self._catalog.reading() as reading:
-                found = list(orphans(reading))
-            for companion in found:
+                found = reading.states(ORPHAN)
+            for companion, _ in found:
                 with self._catalog.writing(companion) as txn:
                     if txn.stream(companion) is not None:
                         delete_stream(txn, companion, self._runtime.clock.now())
-                    forget_orphan(txn, companion)
+                    txn.drop_state(ORPHAN, companion)
                 swept += 1
         return swept
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from typing import TypeVar
 
 from anabranch import limits
-from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.port import Alias, Reading, Writing
 from anabranch.catalog.state.former_names import FORMER_SCOPE
 from anabranch.errors import InvalidArgument, ScopeExists, ScopeNotEmpty, ScopeNotFound, ScopeRenamed
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName, check_scope, scope_key
 from anabranch.model.stream import Scope, StreamInfo
+
+N = TypeVar("N", StreamInfo, Alias)
 
 
 def create_scope(txn: Writing, name: str, tags: Mapping[str, str], now: Micros) -> Scope:
@@ -53,9 +56,15 @@ def need_scope(txn: Reading, name: str, *, suggest: bool = False) -> Scope:
 
 def streams_in(txn: Reading, scope: str | None) -> Iterator[StreamInfo]:
     """The streams of a scope or of all, in name order, read a page at a time."""
+    return by_pages(lambda after: txn.streams(scope, after=after, limit=limits.CATALOG_PAGE_ROWS))
+
+
+def by_pages(next_page: Callable[[StreamName | None], Sequence[N]]) -> Iterator[N]:
+    """All streams or aliases. `next_page` returns the `limits.CATALOG_PAGE_ROWS` that follow a name, or fewer at the
+    end."""
     after: StreamName | None = None
     while True:
-        page = txn.streams(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
+        page = next_page(after)
         yield from page
         if len(page) < limits.CATALOG_PAGE_ROWS:
             return

@@ -8,7 +8,7 @@ a crash in between leaves none behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.streams import COMPANIONS, ORPHAN, CompanionStreams, Orphan
@@ -33,16 +33,6 @@ def orphan_companions(txn: Writing, stream: StreamId) -> int:
     if companions:
         txn.drop_state(COMPANIONS, stream)
     return len(companions)
-
-
-def orphans(txn: Reading) -> Iterator[StreamId]:
-    """The companions that are still to be deleted."""
-    return (companion for companion, _ in txn.states(ORPHAN))
-
-
-def forget_orphan(txn: Writing, companion: StreamId) -> None:
-    """Remove the mark of a companion that is deleted."""
-    txn.drop_state(ORPHAN, companion)
 
 
 def _companions_of(txn: Reading, stream: StreamId) -> tuple[StreamId, ...]:

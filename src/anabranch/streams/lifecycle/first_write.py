@@ -38,15 +38,14 @@ class FirstWrite:
         """Delete the stream, and the scope that was created with it, unless somebody uses them by now: the stream if it
         holds an event or was changed, the scope if it holds another stream. Raises nothing."""
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             view = txn.view(self.stream)
             if view is None or view.info.version > 1 or any(view.length(each.id) for each in view.current):
-                return {}
+                return
             delete_stream(txn, self.stream, now)
             if self._new_scope:
                 with suppress(ScopeNotEmpty):
                     delete_scope(txn, self._name.scope, now)
-            return {}
 
         with suppress(AnabranchError):
             self._changes.apply_internal(f"undo {self._name}", None, change)

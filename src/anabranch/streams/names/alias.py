@@ -15,7 +15,7 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
 from anabranch.streams.directory.find import need_free
-from anabranch.streams.directory.scopes import need_scope
+from anabranch.streams.directory.scopes import by_pages, need_scope
 
 
 def add_alias(txn: Writing, info: StreamInfo, name: StreamName, now: Micros) -> None:
@@ -63,13 +63,7 @@ def copy_aliases(txn: Writing, source: str, target: str, now: Micros) -> None:
 def aliases(txn: Reading, scope: str | None = None) -> Iterator[Alias]:
     """The aliases in a scope or all, in the order of their texts, a page at a time. Those already returned may be
     dropped during the iteration."""
-    after: StreamName | None = None
-    while True:
-        page = txn.aliases(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
-        yield from page
-        if len(page) < limits.CATALOG_PAGE_ROWS:
-            return
-        after = page[-1].name
+    return by_pages(lambda after: txn.aliases(scope, after=after, limit=limits.CATALOG_PAGE_ROWS))
 
 
 def forget_aliases(txn: Writing, stream: StreamId) -> None:

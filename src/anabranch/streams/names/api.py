@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from anabranch import limits
-from anabranch.catalog.port import Writing
+from anabranch.catalog.port import Alias, Writing
 from anabranch.core.display import Displayed
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
 from anabranch.streams.arguments import StreamKey, request_label, stream_key
 from anabranch.streams.change import Changes
 from anabranch.streams.directory.find import need_info
-from anabranch.streams.directory.scopes import need_scope
+from anabranch.streams.directory.scopes import by_pages, need_scope
 from anabranch.streams.names.alias import add_alias, drop_alias
-from anabranch.streams.requests import Result
 
 Name = str | StreamName
 
@@ -37,21 +36,15 @@ class Aliases(Displayed):
         """
         full, new = stream_key(stream), StreamName.parse(name)
 
-        def change(txn: Writing, now: Micros) -> Result:
+        def change(txn: Writing, now: Micros) -> None:
             add_alias(txn, need_info(txn, full), new, now)
-            return {}
 
         self._changes.apply(f"alias {request_label(full)} {new}", request, change)
 
     def remove(self, name: Name, *, request: str | None = None) -> None:
         """Remove an alias; the stream stays. Raises NotFound, InvalidArgument for a stream's own name."""
         full = StreamName.parse(name)
-
-        def change(txn: Writing, now: Micros) -> Result:
-            drop_alias(txn, full, now)
-            return {}
-
-        self._changes.apply(f"unalias {full}", request, change)
+        self._changes.apply(f"unalias {full}", request, lambda txn, now: drop_alias(txn, full, now))
 
     def of(self, stream: StreamKey | None = None) -> dict[StreamName, StreamName]:
         """The aliases of a stream, or all, by name, each with its stream's current name. Loads all of them; where there
@@ -68,11 +61,10 @@ class Aliases(Displayed):
         with self._catalog.reading() as txn:
             if scope is not None:
                 need_scope(txn, scope)
-        after: StreamName | None = None
-        while True:
+
+        def next_page(after: StreamName | None) -> Sequence[Alias]:
             with self._catalog.reading() as txn:
-                page = txn.aliases(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
-            yield from ((alias.name, alias.stream_name) for alias in page)
-            if len(page) < limits.CATALOG_PAGE_ROWS:
-                return
-            after = page[-1].name
+                return txn.aliases(scope, after=after, limit=limits.CATALOG_PAGE_ROWS)
+
+        for alias in by_pages(next_page):
+            yield alias.name, alias.stream_name

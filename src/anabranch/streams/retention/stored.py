@@ -70,7 +70,7 @@ def put_policy(txn: Writing, stream: StreamId, policy: Retention | None, now: Mi
         forget_policy(txn, stream)
     else:
         found = [Subscribed(name, _group(txn, name)) for name in policy.groups]
-        _put(txn, stream, policy, found)
+        put_subscribed(txn, stream, policy, found)
     txn.add_change(stream, "retention", {} if policy is None else policy.to_json(), now=now)
 
 
@@ -92,8 +92,10 @@ def subscribed(txn: Reading, stream: StreamId) -> list[Subscribed]:
 
 
 def put_subscribed(txn: Writing, stream: StreamId, policy: Retention, subscribers: Sequence[Subscribed]) -> None:
-    """Store the current state of the subscribers."""
-    _put(txn, stream, policy, subscribers)
+    """Store the policy with the current state of its subscribers."""
+    states = {each.name: SubscriberState(each.id, each.passed_at, each.events, each.bytes) for each in subscribers}
+    bounds = (policy.age_us, policy.size, policy.age_min_us, policy.size_min)
+    txn.put_state(RETENTION, stream, RetentionState(*bounds, policy.groups, policy.release, states))
 
 
 def current_group(txn: Reading, subscriber: Subscribed) -> StreamId | None:
@@ -115,12 +117,6 @@ def _group(txn: Reading, name: str) -> StreamId | None:
     if info is None and (now := current_name(txn, group_stream(name))) is not None:
         raise GroupNotFound(name, group_name(now))
     return None if info is None else info.id
-
-
-def _put(txn: Writing, stream: StreamId, policy: Retention, subscribers: Sequence[Subscribed]) -> None:
-    states = {each.name: SubscriberState(each.id, each.passed_at, each.events, each.bytes) for each in subscribers}
-    bounds = (policy.age_us, policy.size, policy.age_min_us, policy.size_min)
-    txn.put_state(RETENTION, stream, RetentionState(*bounds, policy.groups, policy.release, states))
 
 
 def _policy(found: RetentionState) -> Retention:

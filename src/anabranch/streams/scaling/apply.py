@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from anabranch.catalog.port import Catalog
-from anabranch.catalog.state.load import LoadSample
+from anabranch.catalog.state.load import LOAD, SCALING, Load, LoadSample
 from anabranch.errors import CorruptCatalog, StreamNotFound
 from anabranch.log.lease import HeldLease
 from anabranch.log.upkeep.failures import Isolation
@@ -17,7 +18,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from anabranch.streams.directory.find import need_view
 from anabranch.streams.scaling.plan import ScalingPace, load_of, plan_scaling, thin_samples
-from anabranch.streams.scaling.stored import put_samples, rate_policies, rate_policy_of, samples_of
+from anabranch.streams.scaling.stored import rate_policy_of
 from anabranch.streams.segments import apply_scale
 
 _LEASE: Final = "rescale"
@@ -42,7 +43,7 @@ def rescale(
     `log.upkeep.failures`). Without a `pace`, that of the settings is used."""
     now = runtime.clock.now()
     with catalog.reading() as txn:
-        chosen = rate_policies(txn)
+        chosen = txn.states(SCALING)
         busy = any(lease.kind == _LEASE and lease.expires_at > now for lease in txn.leases())
     if not chosen or busy:
         return RescaleReport()
@@ -76,8 +77,9 @@ def _step(catalog: Catalog, runtime: Runtime, stream: StreamId, pace: ScalingPac
             policy, view = rate_policy_of(txn, stream), need_view(txn, stream)
             if policy is None or view.info.sealed:
                 return False
-            samples = _add_sample(view, samples_of(txn, stream), now, pace)
-            put_samples(txn, stream, samples)
+            load = txn.state(LOAD, stream)
+            samples = _add_sample(view, {} if load is None else load.samples, now, pace)
+            txn.put_state(LOAD, stream, Load(samples))
             loads = {segment: load_of(found, policy, pace) for segment, found in samples.items()}
             plan = plan_scaling(view, policy, loads, pace)
             if plan is None:
@@ -89,7 +91,7 @@ def _step(catalog: Catalog, runtime: Runtime, stream: StreamId, pace: ScalingPac
 
 
 def _add_sample(
-    view: StreamView, before: dict[SegmentId, tuple[LoadSample, ...]], now: Micros, pace: ScalingPace
+    view: StreamView, before: Mapping[SegmentId, tuple[LoadSample, ...]], now: Micros, pace: ScalingPace
 ) -> dict[SegmentId, tuple[LoadSample, ...]]:
     """The samples of the current segments, with a new one. Restarts where the clock was set back."""
     found = {}

@@ -21,9 +21,7 @@ from anabranch.streams.companions.api import Companions
 from anabranch.streams.directory.scopes import create_scope, delete_scope, need_scope, streams_in
 from anabranch.streams.requests import Result, check_request, page_request
 from anabranch.streams.results_json import scope_from_json, scope_to_json
-from anabranch.streams.scopes.copy import copy_page, prepare_scope
-from anabranch.streams.scopes.delete import delete_page
-from anabranch.streams.scopes.rename import move_scope
+from anabranch.streams.scopes.transactions import copy_page, delete_page, move_scope, prepare_scope
 
 
 class Scopes(Displayed):
@@ -65,12 +63,7 @@ class Scopes(Displayed):
         deleted stream fails. Raises ScopeNotEmpty.
         """
         if not recursive:
-
-            def change(txn: Writing, now: Micros) -> Result:
-                delete_scope(txn, name, now)
-                return {}
-
-            self._changes.apply(f"delete scope {name}", request, change)
+            self._changes.apply(f"delete scope {name}", request, lambda txn, now: delete_scope(txn, name, now))
             return
 
         def next_page(txn: Writing, now: Micros, last: Mapping[str, Any] | None) -> Result:
@@ -92,11 +85,10 @@ class Scopes(Displayed):
         InvalidName.
         """
         check_scope(to)
-
-        def change(txn: Writing, now: Micros) -> Result:
-            return scope_to_json(move_scope(txn, scope, to, now))
-
-        return scope_from_json(self._changes.apply(f"move scope {scope} {to}", request, change))
+        moved = self._changes.apply(
+            f"move scope {scope} {to}", request, lambda txn, now: scope_to_json(move_scope(txn, scope, to, now))
+        )
+        return scope_from_json(moved)
 
     def copy(
         self,
