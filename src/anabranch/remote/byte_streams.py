@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from anabranch.model.names import StreamName
 from anabranch.reading.byte_index import ByteChunk
 from anabranch.reading.byte_reader import ByteReader, RawByteReader
 from anabranch.remote.read_stream import read_stream
-from anabranch.remote.verbs import Caller
+from anabranch.remote.verbs import Caller, Owner
 from anabranch.remote.writer import RemoteWriter
 from anabranch.store.byte_files import ByteFiles
 from anabranch.wire.v1 import anabranch_pb2 as v1
@@ -26,27 +26,17 @@ class RemoteByteStreams(ByteFiles):
     """See `ByteFiles`. A writer's bytes are appended once and without a gap, also where a connection is lost: each append
     has the condition that those before it are there."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        streams: Any,
-        *,
-        check_open: Callable[[], None],
-        keep: Callable[[Any], object],
-        forget: Callable[[Any], None],
-    ) -> None:
-        self._caller = caller
+    def __init__(self, owner: Owner, streams: Any) -> None:
+        self._owner = owner
+        self._caller = owner.caller
         self._streams = streams
-        self._require_open, self._keep, self._forget = check_open, keep, forget
 
     def _check_open(self) -> None:
-        self._require_open()
+        self._owner.check_open()
 
     def _reader(self, name: str | StreamName, *, follow: bool) -> ByteReader:
         source = RemoteByteSource(self._caller, _call(self._caller, "open", stream=name))
-        reader = ByteReader(RawByteReader(source, source, follow=follow), on_close=self._forget)
-        self._keep(reader)
-        return reader
+        return self._owner.keep(ByteReader(RawByteReader(source, source, follow=follow), on_close=self._owner.forget))
 
     def _writer(self, name: str | StreamName, *, new: bool) -> ByteWriter:
         if new:
@@ -67,10 +57,9 @@ class RemoteByteStreams(ByteFiles):
             events=events,
             chunk_bytes=chunk_bytes,
             truncate_before=lambda place: _call(caller, "truncate_before", stream=stream, position=place),
-            on_close=self._forget,
+            on_close=self._owner.forget,
         )
-        self._keep(made)
-        return made
+        return self._owner.keep(made)
 
     def _create(self, name: str | StreamName, *, exist_ok: bool) -> None:
         self._streams.create(name, schema=BYTES.columns, time=BYTES.time, exist_ok=exist_ok)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.catalog.state.ephemeral import Holder
-from anabranch.remote.verbs import Caller, RemoteNoun
+from anabranch.remote.verbs import Caller, Owner, RemoteNoun
 from anabranch.streams.ephemeral.hold import HolderState
 from anabranch.streams.ephemeral.keep_alive import Held, Holds
 from anabranch.wire.values import Handle
@@ -37,9 +37,9 @@ class RemoteHolds(Holds):
 class RemoteEphemeral(RemoteNoun):
     """`store.ephemeral` of a remote store."""
 
-    def __init__(self, caller: Caller, own: object, holds: RemoteHolds) -> None:
-        super().__init__(caller, own)
-        self._holds = holds
+    def __init__(self, own: Owner) -> None:
+        super().__init__(own)
+        self._holds = RemoteHolds(own.caller)
 
     def close(self) -> None:
         """Leave the held streams. A second call is harmless."""

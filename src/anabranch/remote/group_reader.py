@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,14 +26,6 @@ from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame, pack_table
 
 
-class GroupPort(Protocol):
-    """What a reader asks its group."""
-
-    def time_window(self, stream: str | None = None) -> TimeWindow:
-        """See `ReaderGroup.time_window`."""
-        ...
-
-
 class RemoteGroupReader(GroupConsumer[GroupBatch]):
     """Like `GroupReader`, over a connection. When that is lost, the reader is opened again on another broker, at once,
     and continues after what the application was given: nothing is lost. An event that was handed out is given to another
@@ -48,7 +40,7 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
         runtime: Runtime,
         group: str,
         name: str,
-        port: GroupPort,
+        time_window: Callable[[str | None], TimeWindow],
         *,
         ident: StreamId | None = None,
         delivery: DeliveryMode = "at_least_once",
@@ -61,7 +53,7 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
         self._group = group
         self._name = name
         self._ident = ident
-        self._port = port
+        self._time_window = time_window
         self._delivery = delivery
         self._positions = positions
         self._batch_rows = batch_rows
@@ -115,7 +107,7 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
 
     def time_window(self, stream: str | None = None) -> TimeWindow:
         """See `GroupReader.time_window`."""
-        return self._port.time_window(stream)
+        return self._time_window(stream)
 
     # events and batches
 

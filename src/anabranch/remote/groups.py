@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, TypeVar
 
 from anabranch import limits
 from anabranch.core.display import Displayed
 from anabranch.core.group import Checkpoint
-from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import GroupNotFound
 from anabranch.groups.checkpoints import End
-from anabranch.groups.load import Distribution, Unread
+from anabranch.groups.group import ReaderGroup
 from anabranch.groups.ports import StoredPositions
 from anabranch.groups.progress import DeliveryMode
 from anabranch.groups.reader_tools import ReaderTools
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.model.position import Position
 from anabranch.model.seconds import wait_seconds
 from anabranch.model.time_kind import TimeKind
 from anabranch.notifications.group_events import GroupListening
 from anabranch.notifications.subscription import Handler
 from anabranch.reading.bounds import Place
 from anabranch.remote.group_reader import RemoteGroupReader
-from anabranch.remote.owner import Owner
 from anabranch.remote.subscription import RemoteSubscription, listen
-from anabranch.remote.verbs import Caller, RemoteNoun
+from anabranch.remote.verbs import Owner, RemoteNoun, same_method, same_property
+from anabranch.store.groups import ClosableMember
 from anabranch.streams.arguments import stream_list
 from anabranch.wire.verbs import VERBS
 
 T = TypeVar("T")
-
-_UNCHANGED: Final = "unchanged"
 
 
 class RemoteGroups(RemoteNoun):
@@ -55,31 +51,34 @@ class RemoteGroups(RemoteNoun):
         listed = stream_list(streams)
         wanted = None if listed is None else [str(each) for each in listed]
         full = StreamName.parse(name)
-        ident = self._caller.call(
-            VERBS["group.open"],
-            {
-                "group": str(full),
-                "streams": wanted,
-                "start": start,
-                "end": end,
-                "by": by,
-                "lease_s": lease_s,
-                "refresh_s": refresh_s,
-                "checkpoint_s": checkpoint_s,
-            },
-        )
-        return RemoteReaderGroup(str(full), StreamId(ident), self._caller, cast(Owner, self._own))
+        given = {"group": str(full), "streams": wanted, "start": start, "end": end, "by": by, "lease_s": lease_s}
+        given |= {"refresh_s": refresh_s, "checkpoint_s": checkpoint_s}
+        ident = self._caller.call(VERBS["group.open"], given)
+        return RemoteReaderGroup(str(full), StreamId(ident), self._own)
 
 
 class RemoteReaderGroup(GroupListening[RemoteSubscription], ReaderTools, Displayed):
     """Like `ReaderGroup`, over a connection. Thread-safe."""
 
-    def __init__(self, name: str, ident: StreamId, caller: Caller, owner: Owner) -> None:
+    def __init__(self, name: str, ident: StreamId, owner: Owner) -> None:
         self.name = name
         self.id = ident
-        self._caller = caller
         self._owner = owner
+        self._caller = owner.caller
         self._runtime = owner.runtime
+
+    cancel_checkpoint = same_method(ReaderGroup, "cancel_checkpoint")
+    cut = same_method(ReaderGroup, "cut")
+    delete = same_method(ReaderGroup, "delete")
+    distribution = same_method(ReaderGroup, "distribution")
+    reader_offline = same_method(ReaderGroup, "reader_offline")
+    reset = same_method(ReaderGroup, "reset")
+    rewind = same_method(ReaderGroup, "rewind")
+    time_window = same_method(ReaderGroup, "time_window")
+    unread = same_method(ReaderGroup, "unread")
+    checkpoints = same_property(ReaderGroup, "checkpoints")
+    readers = same_property(ReaderGroup, "readers")
+    streams = same_property(ReaderGroup, "streams")
 
     def _facts(self) -> Mapping[str, object]:
         return {"name": self.name}
@@ -116,7 +115,7 @@ class RemoteReaderGroup(GroupListening[RemoteSubscription], ReaderTools, Display
                 self._runtime,
                 self.name,
                 name,
-                self,
+                self.time_window,
                 ident=self.id,
                 delivery=delivery,
                 positions=positions,
@@ -124,61 +123,13 @@ class RemoteReaderGroup(GroupListening[RemoteSubscription], ReaderTools, Display
                 on_close=self._forget,
             )
         )
-        self._owner.keep(_Abandoned(opened))
+        self._owner.keep(ClosableMember(opened))
         return opened
 
     def _forget(self, reader: RemoteGroupReader) -> None:
-        self._owner.forget(_Abandoned(reader))
-
-    def reader_offline(self, name: str, position: Position | str | None = None) -> None:
-        """See `ReaderGroup.reader_offline`."""
-        self._call("reader_offline", name=name, position=position)
-
-    @property
-    def readers(self) -> list[str]:
-        """See `ReaderGroup.readers`."""
-        found: list[str] = self._call("readers")
-        return found
-
-    @property
-    def streams(self) -> list[str]:
-        """See `ReaderGroup.streams`."""
-        found: list[str] = self._call("streams")
-        return found
-
-    def distribution(self) -> Distribution:
-        """See `ReaderGroup.distribution`."""
-        found: Distribution = self._call("distribution")
-        return found
-
-    # progress and lag
-
-    def cut(self) -> dict[str, StreamCut]:
-        """See `ReaderGroup.cut`."""
-        found: dict[str, StreamCut] = self._call("cut")
-        return found
-
-    def time_window(self, stream: str | None = None) -> TimeWindow:
-        """See `ReaderGroup.time_window`."""
-        found: TimeWindow = self._call("time_window", stream=stream)
-        return found
-
-    def unread(self) -> Unread:
-        """See `ReaderGroup.unread`."""
-        found: Unread = self._call("unread")
-        return found
-
-    def delete(self) -> None:
-        """See `ReaderGroup.delete`."""
-        self._call("delete")
+        self._owner.forget(ClosableMember(reader))
 
     # checkpoints
-
-    @property
-    def checkpoints(self) -> list[Checkpoint]:
-        """See `ReaderGroup.checkpoints`."""
-        found: list[Checkpoint] = self._call("checkpoints")
-        return found
 
     def checkpoint(self, name: str, *, timeout_s: float = 60.0) -> Checkpoint:
         """See `ReaderGroup.checkpoint`."""
@@ -207,42 +158,5 @@ class RemoteReaderGroup(GroupListening[RemoteSubscription], ReaderTools, Display
                     raise
             again = True
 
-    def cancel_checkpoint(self, name: str | None = None) -> None:
-        """See `ReaderGroup.cancel_checkpoint`."""
-        self._call("cancel_checkpoint", name=name)
-
-    def rewind(self) -> None:
-        """See `ReaderGroup.rewind`."""
-        self._call("rewind")
-
-    def reset(
-        self,
-        to: str | Checkpoint | Place | Mapping[str, Place] | None = None,
-        *,
-        streams: Sequence[str] | str | None = None,
-        end: End | Literal["unchanged"] = _UNCHANGED,
-        by: TimeKind = "append",
-    ) -> None:
-        """See `ReaderGroup.reset`."""
-        self._call("reset", to=to, streams=streams, end=end, by=by)
-
     def _subscribe(self, kind: str, handle: Handler, name: str | None) -> RemoteSubscription:
         return listen(self._owner, handle, {"group": self.name, "kind": kind, "name": name})
-
-
-class _Abandoned:
-    """Closes a group reader with its store: its last batch is not accepted, since it was not reported as processed.
-    Equal for equal readers."""
-
-    def __init__(self, reader: RemoteGroupReader) -> None:
-        self._reader = reader
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Abandoned) and other._reader is self._reader
-
-    def __hash__(self) -> int:
-        return hash(self._reader)
-
-    def close(self) -> None:
-        """See `GroupReader.abandon`."""
-        self._reader.abandon()

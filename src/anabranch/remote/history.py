@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +20,7 @@ from anabranch.reading.history.files import HistoryFiles
 from anabranch.reading.history.ranges import SegmentPartRange
 from anabranch.remote.places import sent_place
 from anabranch.remote.read_stream import read_stream
-from anabranch.remote.verbs import Caller
+from anabranch.remote.verbs import Owner
 from anabranch.store.addresses import StoreAddresses
 from anabranch.store.history_range import HistoryRange
 from anabranch.wire.v1 import anabranch_pb2 as v1
@@ -44,30 +44,18 @@ class RemoteHistoryRange(HistoryRange):
 
 
 class RemoteHistory:
-    """See `HistorySource`. `check_open`, `keep` and `forget` are those of the store at `url`."""
+    """See `HistorySource`. `url` is the store's."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        url: str,
-        *,
-        check_open: Callable[[], None],
-        keep: Callable[[Any], object],
-        forget: Callable[[Any], None],
-    ) -> None:
-        self._caller = caller
+    def __init__(self, owner: Owner, url: str) -> None:
+        self._caller = owner.caller
         self._addresses = StoreAddresses(url)
-        self.runtime = caller.runtime
+        self.runtime = owner.runtime
         self.cache = RangeCache(self.runtime.tasks, self.runtime.settings.history_cache_bytes_max)
-        self.check_open, self._keep, self.forget = check_open, keep, forget
+        self.check_open, self.keep, self.forget = owner.check_open, owner.keep, owner.forget
 
     def open(self, stream: object) -> StreamInfo:
         """The stream. Raises StreamNotFound, PermissionDenied."""
         return cast(StreamInfo, self._call("open", stream=stream))
-
-    def keep(self, each: Any) -> None:
-        """See `HistorySource.keep`."""
-        self._keep(each)
 
     def columns(self, stream: StreamId) -> pa.Schema:
         """See `HistorySource.columns`."""

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch import limits
-from anabranch.catalog.state.job import JobRow
 from anabranch.core.display import Displayed
 from anabranch.model.seconds import wait_limit
-from anabranch.remote.verbs import Caller
-from anabranch.transfer.jobs.progress import JobProgress
+from anabranch.remote.verbs import Caller, same_method
+from anabranch.transfer.jobs.job import Job
 from anabranch.wire.verbs import VERBS
 
 
 class RemoteJob(Displayed):
-    """`anabranch.transfer.jobs.job.Job`, which runs in a broker or elsewhere, never here."""
+    """`anabranch.transfer.jobs.job.Job`, which runs in a broker or elsewhere, never here. `pause` and `cancel` return once
+    the run was asked to stop, or has stopped."""
 
     alive = False
     window: int | None = None
@@ -31,15 +31,10 @@ class RemoteJob(Displayed):
     def _call(self, method: str, **arguments: Any) -> Any:
         return self._caller.call(VERBS[f"job.{method}"], {"job": self.id, **arguments})
 
-    def row(self) -> JobRow:
-        """See `Job.row`."""
-        found: JobRow = self._call("row")
-        return found
-
-    def progress(self) -> JobProgress:
-        """See `Job.progress`."""
-        found: JobProgress = self._call("progress")
-        return found
+    row = same_method(Job, "row")
+    progress = same_method(Job, "progress")
+    pause = same_method(Job, "pause")
+    cancel = same_method(Job, "cancel")
 
     def wait(self, timeout_s: float | None = None) -> Any:
         """See `Job.wait`."""
@@ -53,16 +48,6 @@ class RemoteJob(Displayed):
             except TimeoutError:
                 if until is not None and clock.monotonic() >= until:
                     raise
-
-    def pause(self) -> JobRow:
-        """See `Job.pause`. Returns once the run was asked to stop, or has stopped."""
-        row: JobRow = self._call("pause")
-        return row
-
-    def cancel(self) -> JobRow:
-        """See `Job.cancel`. Returns as `pause`."""
-        row: JobRow = self._call("cancel")
-        return row
 
     def stop(self) -> None:
         """See `Job.stop`: it never runs here."""

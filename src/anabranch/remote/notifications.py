@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from anabranch.core.closeable import Closeable
 from anabranch.core.display import Displayed
@@ -15,10 +15,9 @@ from anabranch.model.seconds import wait_limit
 from anabranch.notifications.kinds import Notification
 from anabranch.notifications.subscription import Handler
 from anabranch.reading.bounds import Place
-from anabranch.remote.owner import Owner
 from anabranch.remote.session import ConnectionLost, RemoteSession
 from anabranch.remote.subscription import RemoteSubscription, listen
-from anabranch.remote.verbs import RemoteNoun
+from anabranch.remote.verbs import Owner, RemoteNoun
 from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame
 from anabranch.wire.values import from_json, to_json
@@ -131,7 +130,7 @@ class RemoteStoreNotifications(RemoteNoun):
         follow: bool = False,
     ) -> RemoteNotifications:
         """See `StoreNotifications.read`."""
-        owner = cast(Owner, self._own)
+        owner = self._own
         name = None if stream is None else str(stream)
         return owner.keep(
             RemoteNotifications(owner, stream=name, start=start, after=after, follow=follow, on_close=owner.forget)
@@ -142,4 +141,4 @@ class RemoteStoreNotifications(RemoteNoun):
     ) -> RemoteSubscription:
         """See `StoreNotifications.listen`."""
         wanted = {"stream": None if stream is None else str(stream), "start": start, "name": name}
-        return listen(cast(Owner, self._own), handle, wanted)
+        return listen(self._own, handle, wanted)

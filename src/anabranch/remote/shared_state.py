@@ -11,11 +11,10 @@ from anabranch.core.display import Displayed
 from anabranch.errors import ConditionFailed, InvalidArgument, NotRemote, StoreBusy, WriterUnknown
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
-from anabranch.remote.owner import Owner
-from anabranch.remote.verbs import Caller, RemoteNoun
+from anabranch.remote.verbs import Caller, RemoteNoun, same_method
 from anabranch.runtime.ids import token
 from anabranch.runtime.retry import RetryPolicy
-from anabranch.shared_state.revisioned_stream import ChangeRows, RevisionedEntry
+from anabranch.shared_state.revisioned_stream import ChangeRows, RevisionedEntry, RevisionedStream
 from anabranch.shared_state.synchronizer import JsonCodec, StateCodec, StateSynchronizer
 from anabranch.store.shared_state import STATE_PREFIX
 from anabranch.wire.verbs import VERBS
@@ -47,13 +46,9 @@ class RemoteRevisionedStream(Displayed):
     def _call(self, verb: str, **arguments: Any) -> Any:
         return self._caller.call(VERBS[f"revisioned.{verb}"], {"stream": self.id, **arguments})
 
-    def latest(self) -> int:
-        """See `RevisionedStream.latest`."""
-        return int(self._call("latest"))
-
-    def oldest(self) -> int:
-        """See `RevisionedStream.oldest`."""
-        return int(self._call("oldest"))
+    latest = same_method(RevisionedStream, "latest")
+    oldest = same_method(RevisionedStream, "oldest")
+    truncate = same_method(RevisionedStream, "truncate")
 
     def last(self) -> RevisionedEntry | None:
         """See `RevisionedStream.last`."""
@@ -121,10 +116,6 @@ class RemoteRevisionedStream(Displayed):
         """Raises NotRemote."""
         self._refuse()
 
-    def truncate(self, revision: int) -> None:
-        """See `RevisionedStream.truncate`."""
-        self._call("truncate", revision=revision)
-
     def _refuse(self) -> NoReturn:
         raise NotRemote("an atomic unit with an entry of a revisioned stream needs the store's catalog")
 
@@ -151,5 +142,4 @@ class RemoteSharedState(RemoteNoun):
         """See `SharedState.synchronizer`. Under contention an update is retried instead of waiting for a lock."""
         full = StreamName.parse(name)
         stream = self.revisioned(StreamName(full.scope, f"{STATE_PREFIX}{full.name}"), create=create)
-        runtime = cast(Owner, self._own).runtime
-        return StateSynchronizer(stream, runtime, codec or cast(StateCodec[T], JsonCodec()), initial)
+        return StateSynchronizer(stream, self._own.runtime, codec or cast(StateCodec[T], JsonCodec()), initial)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from anabranch import limits
-from anabranch.core.closeable import Closeable
-from anabranch.core.display import Displayed
 from anabranch.core.redact import shown_address
-from anabranch.errors import AnabranchError, Closed, NotRemote
+from anabranch.errors import NotRemote
 from anabranch.model.cut import HEAD
 from anabranch.model.ids import Micros
 from anabranch.model.names import StreamName
@@ -27,7 +22,7 @@ from anabranch.remote.address import BrokerAddress
 from anabranch.remote.broker_rows import BrokerRows
 from anabranch.remote.byte_streams import RemoteByteStreams
 from anabranch.remote.connection import Connection, Credentials
-from anabranch.remote.ephemeral import RemoteEphemeral, RemoteHolds
+from anabranch.remote.ephemeral import RemoteEphemeral
 from anabranch.remote.groups import RemoteGroups
 from anabranch.remote.history import RemoteHistory
 from anabranch.remote.jobs import RemoteJob
@@ -36,15 +31,13 @@ from anabranch.remote.queries import RemoteQueries
 from anabranch.remote.shared_state import RemoteSharedState
 from anabranch.remote.steps import Steps
 from anabranch.remote.transactions import RemoteTransaction, RemoteTransactions
-from anabranch.remote.verbs import Caller, RemoteNoun, public_methods, remote_method, remote_noun
+from anabranch.remote.verbs import Caller, Owner, RemoteNoun, public_methods, remote_method, remote_noun
 from anabranch.remote.writer import RemoteWriter
 from anabranch.runtime.ports import Runtime
-from anabranch.store.facade import Closing, Store
+from anabranch.store.facade import Store
 from anabranch.store.history import History
 from anabranch.wire.values import Handle
 from anabranch.wire.verbs import NOUNS, VERBS
-
-H = TypeVar("H", bound=Closing)
 
 _BASES: Final = {
     "ephemeral": RemoteEphemeral,
@@ -59,7 +52,7 @@ _CLASSES: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
-class RemoteStore(Displayed, Closeable):
+class RemoteStore(Owner):
     """A store that one or several brokers serve. Thread-safe. Close it, or use it as a context manager.
 
     It has the API of `Store`. What needs the store's catalog and files raises NotRemote. A call that changes something
@@ -69,39 +62,20 @@ class RemoteStore(Displayed, Closeable):
     addresses = None
 
     def __init__(self, address: BrokerAddress, credentials: Credentials, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self.url = str(address)
-        self.runtime = runtime
         self.connection = Connection(address, credentials, runtime)
         self.caller = Caller(self.connection, runtime, self._wrapped)
         self._caller, self._own = self.caller, self
-        self._closed = False
-        self._ending = False  # or ended
-        self._lock = runtime.tasks.lock()
-        self._open: dict[Closing, None] = {}
-        self._at_exit = _close_at_exit(self)
-        self._holds = RemoteHolds(self.caller)
-        closing: dict[str, Any] = {"check_open": self._check_open, "keep": self.keep, "forget": self.forget}
-        self._history = RemoteHistory(self.caller, self.url, **closing)
-        self.streams: Any = _CLASSES["streams"](self.caller, self)
-        self.bytes = RemoteByteStreams(self.caller, self.streams, **closing).open
-        self.scopes: Any = _CLASSES["scopes"](self.caller, self)
-        self.aliases: Any = _CLASSES["aliases"](self.caller, self)
-        self.cuts: Any = _CLASSES["cuts"](self.caller, self)
-        self.lineage: Any = _CLASSES["lineage"](self.caller, self)
-        self.archives: Any = _CLASSES["archives"](self.caller, self)
-        self.subscribers: Any = _CLASSES["subscribers"](self.caller, self)
-        self.policies: Any = _CLASSES["policies"](self.caller, self)
-        self.watermarks: Any = _CLASSES["watermarks"](self.caller, self)
-        self.groups: Any = _CLASSES["groups"](self.caller, self)
-        self.transactions: Any = _CLASSES["transactions"](self.caller, self)
-        self.notifications: Any = _CLASSES["notifications"](self.caller, self)
-        self.jobs: Any = _CLASSES["jobs"](self.caller, self)
-        self.producers: Any = _CLASSES["producers"](self.caller, self)
-        self.queries: Any = _CLASSES["queries"](self.caller, self)
-        self.templates: Any = _CLASSES["templates"](self.caller, self)
-        self.modules: Any = _CLASSES["modules"](self.caller, self)
-        self.shared: Any = _CLASSES["shared"](self.caller, self)
-        self.ephemeral: Any = _CLASSES["ephemeral"](self.caller, self, self._holds)
+        for noun, kind in _CLASSES.items():
+            setattr(self, noun, kind(self))
+        self._history = RemoteHistory(self, self.url)
+        self.bytes = RemoteByteStreams(self, self.streams).open
+        self._close_at_exit()
+
+    if TYPE_CHECKING:  # the attributes in `NOUNS`
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def _facts(self) -> Mapping[str, object]:
         return {"url": shown_address(self.url), "state": "closed" if self._closed else "open"}
@@ -109,7 +83,7 @@ class RemoteStore(Displayed, Closeable):
     def _wrapped(self, handle: Handle) -> Any:
         if handle.kind == "job":
             return RemoteJob(self.caller, handle.id)
-        return self._holds.held(handle)
+        return self.ephemeral._holds.held(handle)
 
     @property
     def id(self) -> str:
@@ -127,7 +101,7 @@ class RemoteStore(Displayed, Closeable):
         note_time_s: float | None = None,
     ) -> RemoteWriter:
         """See `Store.writer` and `RemoteWriter`."""
-        opened = RemoteWriter(
+        writer = RemoteWriter(
             self.connection,
             self.runtime,
             stream,
@@ -138,7 +112,7 @@ class RemoteStore(Displayed, Closeable):
             on_close=self.forget,
             end_times=lambda ident, name: self.caller.call(VERBS["watermarks.end"], {"stream": ident, "writer": name}),
         )
-        return self.keep(opened)
+        return self.keep(writer)
 
     def reader(
         self,
@@ -157,35 +131,18 @@ class RemoteStore(Displayed, Closeable):
         options = ReaderOptions(
             start=start, end=end, follow=follow, columns=columns, between=between, by=by, batch_rows=batch_rows
         )
-        opened = Reader(
+        reader = Reader(
             BrokerRows(self.connection, self.runtime, stream, options),
             self.runtime,
             rate=rate,
             on_close=self.forget,
             window=lambda position: self.watermarks.window(position.stream, position),
         )
-        return self.keep(opened)
+        return self.keep(reader)
 
     def steps(self) -> Steps:
         """Several calls in one request; see `Steps`. Only for a broker: calls of an embedded store need no request."""
         return Steps(self.caller)
-
-    def keep(self, opened: H) -> H:
-        """Close it with the store, and return it. Raises Closed."""
-        with self._lock:
-            if not self._closed:
-                self._open[opened] = None
-                return opened
-        opened.close()
-        raise Closed("store")
-
-    def forget(self, opened: Closing) -> None:
-        """It was closed."""
-        self._open.pop(opened, None)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed("store")
 
     @property
     def ranges(self) -> RangeCache:
@@ -199,7 +156,7 @@ class RemoteStore(Displayed, Closeable):
 
     def history(self, stream: str | StreamName) -> History:
         """See `Store.history`."""
-        self._check_open()
+        self.check_open()
         info = self._history.open(stream)
         return History(self._history, info.id, info.name)
 
@@ -210,48 +167,13 @@ class RemoteStore(Displayed, Closeable):
         begun: RemoteTransaction = self.transactions.begin(ident, lease_s=lease_s)
         return begun
 
-    def close(self) -> None:
-        """Close the open writers and readers, leave the ephemeral streams that are held here, and close the connection. A
-        second call does nothing; after Ctrl-C it does the rest. Raises the first refusal of an accepted event that was not
-        raised before."""
-        with self._lock:
-            if self._ending:
-                return
-            self._closed = self._ending = True
-        try:
-            errors = self._end()
-        except BaseException:  # a second call or the interpreter's exit does the rest
-            self._ending = False
-            raise
-        atexit.unregister(self._at_exit)
-        if errors:
-            raise errors[0]
-
-    def _end(self) -> list[AnabranchError]:
-        errors = []
-        for opened in list(self._open):
-            try:
-                opened.close()
-            except AnabranchError as exc:
-                errors.append(exc)
-        self._holds.close()
+    def _close_parts(self) -> None:
+        self.ephemeral.close()
         self.connection.close()
-        return errors
-
-
-def _close_at_exit(store: RemoteStore) -> Callable[[], None]:
-    here, process = weakref.ref(store), os.getpid()
-
-    def close() -> None:
-        if (opened := here()) is not None and os.getpid() == process:
-            opened.close()
-
-    atexit.register(close)
-    return close
 
 
 def _refused(name: str) -> property:
-    def refuse(store: RemoteStore) -> Any:
+    def refuse(store: RemoteStore) -> NoReturn:
         raise NotRemote(
             f"this needs the store's {name}, so it can't be done through a broker: use the store's own address"
         )

@@ -13,8 +13,8 @@ from anabranch.model.ids import Micros
 from anabranch.model.times import to_datetime
 from anabranch.notifications.kinds import Notification
 from anabranch.notifications.subscription import Handler
-from anabranch.remote.owner import Owner
 from anabranch.remote.session import ConnectionLost, RemoteSession
+from anabranch.remote.verbs import Owner
 from anabranch.runtime.log_events import LISTENER_FAILED
 from anabranch.runtime.tasks import Task
 from anabranch.wire.errors import error_from_json

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,7 +19,6 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.seconds import check_seconds
 from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
-from anabranch.remote.owner import Owner
 from anabranch.remote.session import ConnectionLost, ExchangeOpener, RemoteSession
 from anabranch.remote.verbs import RemoteNoun
 from anabranch.runtime.ids import token
@@ -282,6 +281,5 @@ class RemoteTransactions(RemoteNoun):
     def begin(self, ident: str | None = None, *, lease_s: float = limits.TRANSACTION_LEASE_S) -> RemoteTransaction:
         """See `Transactions.begin`."""
         check_seconds("lease_s", lease_s)
-        owner = cast(Owner, self._own)
-        begun = RemoteTransaction(owner.connection, owner.runtime, ident, lease_s=lease_s, on_close=owner.forget)
-        return owner.keep(begun)
+        own = self._own
+        return own.keep(RemoteTransaction(own.connection, own.runtime, ident, lease_s=lease_s, on_close=own.forget))

@@ -17,6 +17,7 @@ from anabranch.errors import AppendUncertain, InvalidArgument, NotRemote, StoreU
 from anabranch.remote.connection import Connection
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
+from anabranch.store.open_store import OpenStore
 from anabranch.streams.arguments import columns_of
 from anabranch.streams.policies import Unset
 from anabranch.streams.requests import check_request
@@ -129,6 +130,17 @@ class Caller:
         return self._wrap(value) if isinstance(value, Handle) else value
 
 
+class Owner(OpenStore):
+    """A remote store, as its parts know it."""
+
+    connection: Connection
+    caller: Caller
+
+    keep = OpenStore._keep
+    forget = OpenStore._forget
+    check_open = OpenStore._check_open
+
+
 def _items(done: bool, item: Any, messages: Iterator[tuple[bool, Any]]) -> Iterator[Any]:
     while not done:
         yield item
@@ -160,8 +172,8 @@ def _needs_request(verb: StoreVerb, sent: Mapping[str, Any]) -> bool:
 class RemoteNoun(Displayed):
     """An attribute of a remote store, such as `streams`, with the methods of the embedded one."""
 
-    def __init__(self, caller: Caller, own: object) -> None:
-        self._caller = caller
+    def __init__(self, own: Owner) -> None:
+        self._caller = own.caller
         self._own = own
 
 
@@ -170,17 +182,36 @@ def remote_method(name: str) -> Callable[..., Any]:
     noun, _, method = name.rpartition(".")
     function = getattr(NOUNS[noun], method)
     verb = VERBS.get(name)
-    shape = signature(function)
 
-    @wraps(function)
-    def called(self: RemoteNoun, *positional: Any, **named: Any) -> Any:
-        arguments = shape.bind(self, *positional, **named).arguments
-        del arguments[next(iter(arguments))]
+    def call(self: RemoteNoun, arguments: Mapping[str, Any]) -> Any:
         if verb is None:
             raise NotRemote(f"{name} {NOT_REMOTE.get(name, _STORE)}")
         return self._caller.call(verb, arguments, self._own)
 
-    return called
+    return _like(function, call)
+
+
+def same_method(kind: type, name: str) -> Callable[..., Any]:
+    """The method `name` of a remote object that is like a `kind`: it passes its arguments, by name, to `_call`."""
+    return _like(getattr(kind, name), lambda self, arguments: self._call(name, **arguments))
+
+
+def same_property(kind: type, name: str) -> property:
+    """The property `name` of a remote object that is like a `kind`: the result of `_call`."""
+    return property(lambda self: self._call(name), doc=getattr(kind, name).__doc__)
+
+
+def _like(function: Callable[..., Any], call: Callable[[Any, Mapping[str, Any]], Any]) -> Callable[..., Any]:
+    """A method with the signature and documentation of `function`, which passes its arguments to `call`, by name."""
+    shape = signature(function)
+
+    @wraps(function)
+    def method(self: Any, *positional: Any, **named: Any) -> Any:
+        arguments = shape.bind(self, *positional, **named).arguments
+        del arguments[next(iter(arguments))]
+        return call(self, arguments)
+
+    return method
 
 
 def remote_noun(noun: str, base: type[RemoteNoun] = RemoteNoun) -> type[RemoteNoun]:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from anabranch import limits
 from anabranch.blobs.attached import AttachedBlobs
 from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Catalog, Lease, Writing
 from anabranch.core.byte_stream import reject_byte_stream
-from anabranch.core.closeable import Closeable
-from anabranch.core.display import Displayed
 from anabranch.core.redact import shown_address
 from anabranch.core.routing import RoutingKey
 from anabranch.deployments.api import DeployedQueries
 from anabranch.deployments.templates.api import Templates
-from anabranch.errors import (
-    AnabranchError,
-    Closed,
-    Forked,
-    InvalidArgument,
-)
+from anabranch.errors import InvalidArgument
 from anabranch.log.appender import Appender
 from anabranch.log.attachments import attached_place
 from anabranch.log.checking.check import Finding, check
@@ -76,6 +67,7 @@ from anabranch.store.groups import Groups
 from anabranch.store.history import History
 from anabranch.store.history_source import StoreHistory
 from anabranch.store.notifications import StoreNotifications
+from anabranch.store.open_store import OpenStore
 from anabranch.store.parts import StoreContext
 from anabranch.store.policies import StorePolicies
 from anabranch.store.producers import Producers
@@ -111,15 +103,7 @@ if TYPE_CHECKING:
     from anabranch.log.keyring import Keyring, Rotation
 
 
-class Closing(Protocol):
-    """Anything that a store closes when it is closed."""
-
-    def close(self) -> None:
-        """Close it. A second call does nothing."""
-        ...
-
-
-class Store(Displayed, Closeable):
+class Store(OpenStore):
     """Streams in a catalog and blobs. Thread-safe. Close it, or use it as a context manager; the interpreter's exit
     closes it too. `addresses` are those it was opened with; None unless `connect` opened it. `internals` are its parts,
     for Spark and other code of this package: not part of the public API."""
@@ -130,19 +114,15 @@ class Store(Displayed, Closeable):
         self, catalog: Catalog, blobs: Blobs, runtime: Runtime, *, url: str = "", keyring: Keyring | None = None
     ) -> None:
         runtime = replace(runtime, clock=catalog.clock)  # one clock for all processes of the store
+        super().__init__(runtime)
         self.url = url
         self._keyring = keyring
         self.catalog = catalog
         blobs = AttachedBlobs(blobs, runtime.tasks, locate=self._attached, open_location=self._open_place)
         self.blobs: Blobs = blobs
-        self.runtime = runtime
         self._tail = Tail(catalog, runtime)
         self._appender = Appender(Committer(catalog, blobs, runtime), runtime, committed=self._tail.notify)
         self._logs = LogReader(catalog, blobs, runtime)
-        self._lock = runtime.tasks.lock()
-        self._open: dict[Closing, None] = {}  # not a set: its order would differ from run to run
-        self._closed = False
-        self._ending = False  # a close is under way or finished
         self.changes = Changes(catalog, runtime, self._tail.notify)
         self.companions = Companions(self.changes)
         self.ephemeral = Ephemeral(self.changes)
@@ -155,7 +135,7 @@ class Store(Displayed, Closeable):
         self.lineage = Lineage(self.changes)
         self.archives = Archives(self.changes, self)
         parts = self.internals = StoreContext(
-            catalog, blobs, runtime, self._logs, self._tail, self._alive, self._keep, self._forget
+            catalog, blobs, runtime, self._logs, self._tail, self._check_open, self._keep, self._forget
         )
         self.shared = SharedState(parts, self.streams)
         self.subscribers = StoreSubscribers(parts, self.streams, self.shared, self._cut_at)
@@ -185,7 +165,7 @@ class Store(Displayed, Closeable):
         self._maintenance.start()
         self._scaling = Periodic(runtime, "scaling", runtime.settings.scaling_s, self._rescale)
         self._scaling.start()
-        self._at_exit = _close_at_exit(self)
+        self._close_at_exit()
 
     def _attached(self, attachment: str) -> str | None:
         with self.catalog.reading() as txn:
@@ -233,7 +213,7 @@ class Store(Displayed, Closeable):
         comes next; see `producer`. With `note_time_s` it notes the clock's time at that interval in
         seconds, for events whose time is the time of writing. Raises StreamNotFound, StreamSealed, InvalidArgument for
         a byte stream."""
-        self._alive()
+        self._check_open()
         if producer is not None:
             if writer_id is not None:
                 raise InvalidArgument("pass either writer_id= or producer=, not both")
@@ -279,8 +259,7 @@ class Store(Displayed, Closeable):
             name=name,
             producer=producer,
         )
-        self._keep(writer)
-        return writer
+        return self._keep(writer)
 
     def write(
         self,
@@ -312,7 +291,7 @@ class Store(Displayed, Closeable):
         it can be repeated; to write exactly once across failures of the process, use a transaction with an id. Raises
         StreamNotFound, SchemaMismatch for an unknown column, and what `Writer.write_batch` raises.
         """
-        self._alive()
+        self._check_open()
         return write(
             self,
             self.runtime.settings,
@@ -342,7 +321,7 @@ class Store(Displayed, Closeable):
         rate: Rate | None = None,
     ) -> Reader:
         """Open a reader of a stream; see `Reader` for what the arguments mean and what they raise."""
-        self._alive()
+        self._check_open()
         self.notifications.freshen(stream)
         ident = self.streams.get(stream).id
         options = ReaderOptions(
@@ -355,8 +334,7 @@ class Store(Displayed, Closeable):
             on_close=self._forget,
             window=lambda position: self.watermarks.window(ident, position),
         )
-        self._keep(reader)
-        return reader
+        return self._keep(reader)
 
     def transaction(self, ident: str | None = None, *, lease_s: float = limits.TRANSACTION_LEASE_S) -> Transaction:
         """Begin a transaction, or with `ident` resume an open one; see `Transactions.begin`."""
@@ -364,7 +342,7 @@ class Store(Displayed, Closeable):
 
     def fetch(self, pointer: EventPointer | str) -> Event:
         """Return the event at a pointer. Raises InvalidPointer, StreamNotFound, EventNotFound, Truncated."""
-        self._alive()
+        self._check_open()
         where = pointer if isinstance(pointer, EventPointer) else EventPointer.parse(pointer)
         return fetch(self._logs, self.streams.view(where.stream), where)
 
@@ -378,12 +356,12 @@ class Store(Displayed, Closeable):
         streams of a store; what was asked for longest ago is given up first). Later calls read what was appended since.
         Raises StreamNotFound, InvalidArgument for a stream without a key column, InvalidKey, TooLarge, and what a reader
         raises."""
-        self._alive()
+        self._check_open()
         return self._latest.get(self.streams.get(stream).id, key, by_time=by_time)
 
     def history(self, stream: str | StreamName) -> History:
         """The stream's history, to be read in parts and in parallel; see `History`. Raises StreamNotFound."""
-        self._alive()
+        self._check_open()
         self.notifications.freshen(stream)
         info = self.streams.get(stream)
         return History(self._history, info.id, info.name)
@@ -396,13 +374,13 @@ class Store(Displayed, Closeable):
 
     def hold(self, kind: str, holder: str, *, first_us: int | None = None) -> HeldLease:
         """A lease. Enter it before staging anything and keep it until publishing is done; see `HeldLease`."""
-        self._alive()
+        self._check_open()
         return HeldLease(self.catalog, self.runtime, kind, holder, initial_us=first_us)
 
     def stager(self, stream: str | StreamName | StreamId, *, lease: Lease | None = None) -> Stager:
         """A stager of events for a stream, under `lease` if one is given; see `Stager`. Raises StreamNotFound,
         InvalidArgument for a byte stream."""
-        self._alive()
+        self._check_open()
         view = self.streams.view(stream)
         reject_byte_stream(view.info)
         ranges = tuple(segment.range for segment in view.current)
@@ -419,7 +397,7 @@ class Store(Displayed, Closeable):
     ) -> bool:
         """Make staged events visible, all at once and only once; see `anabranch.streams.publish`. `guard` is called in the
         same transaction, before anything else: if it raises, nothing is published. It may read single entries of state."""
-        self._alive()
+        self._check_open()
         if not isinstance(request, NumberedUnit):
             check_request(request)
         done = publish(self.catalog, self.blobs, self.runtime, publications, request=request, before_append=guard)
@@ -433,14 +411,14 @@ class Store(Displayed, Closeable):
     ) -> CompactReport:
         """Compact recent blobs into Parquet; see `anabranch.log.upkeep.compact`. `force` also compacts what is hardly
         worth it."""
-        self._alive()
+        self._check_open()
         ident = None if stream is None else self.streams.get(stream).id
         return compact(self.catalog, self.blobs, self.runtime, stream=ident, force=force, progress=progress)
 
     def collect(self, *, horizon_us: int | None = None, progress: ProgressCallback | None = None) -> CollectReport:
         """Remove ephemeral streams that nothing holds any more, and data that nothing views; see
         `anabranch.log.upkeep.collect`."""
-        self._alive()
+        self._check_open()
         swept = self.ephemeral.sweep()
         self.companions.sweep()
         sweep_transactions(self.catalog, self.runtime)
@@ -452,13 +430,13 @@ class Store(Displayed, Closeable):
     def space(self) -> SpaceReport:
         """The bytes of the store's files: those that streams view, and those that no stream views any more, with the
         reason why these are kept and until when; see `anabranch.log.upkeep.space`."""
-        self._alive()
+        self._check_open()
         return measure_space(self.catalog, self.blobs, self.runtime)
 
     def rescale(self, *, pace: ScalingPace | None = None) -> RescaleReport:
         """Sample the streams that scale by load, and scale each by one step if that is due. Call it repeatedly, unless
         `Settings.scaling_s` has it run in the background; see `anabranch.streams.scaling.apply`."""
-        self._alive()
+        self._check_open()
         return self._rescale(pace=pace, background=False)
 
     def _rescale(self, *, pace: ScalingPace | None = None, background: bool = True) -> RescaleReport:
@@ -472,7 +450,7 @@ class Store(Displayed, Closeable):
     ) -> RetainReport:
         """Truncate what the retention policy of one stream, or of all streams, releases now; see
         `Policies.retention`."""
-        self._alive()
+        self._check_open()
         ident = None if stream is None else self.streams.get(stream).id
         report = retain(
             self.catalog,
@@ -490,7 +468,7 @@ class Store(Displayed, Closeable):
     ) -> Iterator[Finding]:
         """Yield what is wrong with the store or with one stream; nothing for a sound one. See
         `anabranch.log.checking.check`."""
-        self._alive()
+        self._check_open()
         ident = None if stream is None else self.streams.get(stream).id
         now = self.runtime.clock.now()
         return check(
@@ -499,14 +477,14 @@ class Store(Displayed, Closeable):
 
     def upkeep_failures(self) -> list[UpkeepFailure]:
         """The streams for which upkeep failed and has not succeeded since; `check` and the metrics report them too."""
-        self._alive()
+        self._check_open()
         with self.catalog.reading() as reading:
             return upkeep_failures(reading)
 
     def rotate_keys(self) -> Rotation:
         """Wrap this store's data keys with the current master key of the keys it was opened with, and encrypt new bytes
         with a new data key; see `Keyring.rotate`. Raises InvalidArgument for a store that is not encrypted."""
-        self._alive()
+        self._check_open()
         if self._keyring is None:
             raise InvalidArgument("this store is not encrypted, so it has no keys to rotate")
         return self._keyring.rotate()
@@ -517,7 +495,7 @@ class Store(Displayed, Closeable):
     def id(self) -> str:
         """The store's id, 32 hex digits, which its backups, manifests and archives say. A restored or rebuilt store
         keeps it. Raises ReadOnlyStore if it was never chosen and can't be."""
-        self._alive()
+        self._check_open()
         return store_id(self.catalog, self.runtime)
 
     def repair(
@@ -525,7 +503,7 @@ class Store(Displayed, Closeable):
     ) -> Iterator[RepairAction]:
         """Repair what `check` finds, where that is safe. Works while being iterated over; see
         `anabranch.log.checking.repair`."""
-        self._alive()
+        self._check_open()
         ident = None if stream is None else self.streams.get(stream).id
         now = self.runtime.clock.now()
         return repair(self.catalog, stream=ident, dry_run=dry_run, now=now, progress=progress)
@@ -533,7 +511,7 @@ class Store(Displayed, Closeable):
     def backup(self, place: str | os.PathLike[str], *, progress: ProgressCallback = no_progress) -> BackupReport:
         """Copy the catalog and the blobs it needs to a folder or an object store; see
         `anabranch.log.recovery.backup`."""
-        self._alive()
+        self._check_open()
         target = open_blobs(place, self.runtime, create=True)
         try:
             return backup(self.catalog, self.blobs, target, self.runtime, progress=progress)
@@ -543,44 +521,17 @@ class Store(Displayed, Closeable):
     def export_manifest(self, *, progress: ProgressCallback = no_progress) -> Manifest:
         """Write a copy of the catalog among the store's blobs, so that it can be rebuilt; see
         `anabranch.log.recovery.manifest`."""
-        self._alive()
+        self._check_open()
         return manifests.export(self.catalog, self.blobs, self.runtime, progress=progress)
 
     def forget_newer(self) -> bool:
         """Let the collector remove the blobs that a rebuild reported. Returns False if there was no such report."""
-        self._alive()
+        self._check_open()
         return release_reported(self.catalog)
 
     # closing
 
-    def close(self) -> None:
-        """Commit what was accepted, end background work, release files. A second call does nothing; nor does a call in
-        a forked child.
-
-        Raises the first error of an accepted event that was not reported to any caller.
-        """
-        try:
-            with self._lock:
-                if self._ending:
-                    return
-                self._closed = self._ending = True
-            failures = self._end()
-        except Forked:  # everything open belongs to the parent
-            return
-        except BaseException:  # Ctrl-C: a second call or the interpreter's exit does the rest
-            self._ending = False
-            raise
-        atexit.unregister(self._at_exit)
-        if failures:
-            raise failures[0]
-
-    def _end(self) -> list[AnabranchError]:
-        failures: list[AnabranchError] = []
-        for each in list(self._open):
-            try:
-                each.close()
-            except AnabranchError as exc:
-                failures.append(exc)
+    def _close_parts(self) -> None:
         self.jobs.close()
         for source in self._sources:
             source.close()
@@ -591,22 +542,6 @@ class Store(Displayed, Closeable):
         self._tail.close()
         self.catalog.close()
         self.blobs.close()
-        return failures
-
-    def _keep(self, each: Closing) -> None:
-        with self._lock:
-            if not self._closed:
-                self._open[each] = None
-                return
-        each.close()  # the store was closed while this was being opened
-        raise Closed("store")
-
-    def _forget(self, each: Closing) -> None:
-        self._open.pop(each, None)
-
-    def _alive(self) -> None:
-        if self._closed:
-            raise Closed("store")
 
     def _sweep(self) -> None:
         """Remove what has expired; runs in the background."""
@@ -640,15 +575,3 @@ class Store(Displayed, Closeable):
 
     def _count_misplaced(self, view: StreamView, time: Micros, cut: StreamCut | None, by_event_time: bool) -> Misplaced:
         return count_misplaced(self._logs, view, time, cut, by_event_time=by_event_time)
-
-
-def _close_at_exit(store: Store) -> Callable[[], None]:
-    """Have the interpreter close the store at exit, without keeping it alive until then."""
-    alive = weakref.ref(store)
-
-    def close() -> None:
-        if (found := alive()) is not None:
-            found.close()
-
-    atexit.register(close)
-    return close

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch import limits
 from anabranch.core.display import Displayed
@@ -15,6 +16,7 @@ from anabranch.core.list_filter import ListFilter
 from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import GroupNotFound, InvalidArgument, ScopeNotFound, StreamNotFound, StreamRenamed
 from anabranch.groups.checkpoints import End, ends_at, offsets_at
+from anabranch.groups.consumer import GroupConsumer
 from anabranch.groups.group import ReaderGroup
 from anabranch.groups.reader import GroupReader
 from anabranch.model.append import Part
@@ -37,15 +39,15 @@ from anabranch.streams.publish import NumberedUnit, Publication, end_series, las
 from anabranch.writing.staging import Stager
 
 
-class ClosableMember:
-    """Closes a group reader with its store. Its current part is not accepted, since it was not reported as done."""
+class ClosableMember(NamedTuple):
+    """Closes a group reader with its store. What was handed out last is not accepted, since it was not reported as
+    processed."""
 
-    def __init__(self, reader: GroupReader) -> None:
-        self._reader = reader
+    reader: GroupConsumer[Any]
 
     def close(self) -> None:
         """See `GroupReader.abandon`."""
-        self._reader.abandon()
+        self.reader.abandon()
 
 
 class Groups(Displayed):
@@ -157,21 +159,12 @@ class Groups(Displayed):
             except StreamNotFound:
                 raise GroupNotFound(str(full)) from None
 
-        leavers: dict[GroupReader, ClosableMember] = {}
-
         def on_open(reader: GroupReader) -> None:
-            leavers[reader] = ClosableMember(reader)
-            self._parts.keep(leavers[reader])
-
-        def on_close(reader: GroupReader) -> None:
-            if (leaver := leavers.pop(reader, None)) is not None:
-                self._parts.forget(leaver)
+            self._parts.keep(ClosableMember(reader))
 
         def delete() -> None:
-            try:
+            with suppress(StreamNotFound):
                 self._streams.delete(stream)
-            except StreamNotFound:
-                return
 
         return ReaderGroup(
             str(full),
@@ -182,7 +175,7 @@ class Groups(Displayed):
             self._parts.runtime,
             outputs=_Outputs(self._parts, self._streams, self._stage),
             on_open=on_open,
-            on_close=on_close,
+            on_close=lambda reader: self._parts.forget(ClosableMember(reader)),
             delete=delete,
             listen=self._listen,
             window=self._window,

@@ -41,7 +41,7 @@ class HistorySource(Protocol):
         """Raises Closed once the store is closed."""
         ...
 
-    def keep(self, each: Any) -> None:
+    def keep(self, each: Any) -> object:
         """Close it with the store."""
         ...
 

@@ -24,5 +24,5 @@ class StoreContext:
     logs: LogReader
     tail: Tail
     check_open: Callable[[], None]
-    keep: Callable[[Any], None]
+    keep: Callable[[Any], object]
     forget: Callable[[Any], None]
