@@ -43,7 +43,7 @@ def write(store: Store, count: int = COUNT, start: int = 0) -> None:
 
 
 def opened(connection: Connection, group: ab.ReaderGroup, name: str = "r", **options: Any) -> RemoteGroupReader:
-    return RemoteGroupReader(connection, Runtime(), group.name, name, group, **options)
+    return RemoteGroupReader(connection, Runtime(), group.name, name, group.time_window, **options)
 
 
 def numbers(events: Any) -> list[int]:

@@ -33,7 +33,7 @@ class OpenStore(Displayed, Closeable):
         self._open: dict[Closing, None] = {}  # not a set: its order would differ from run to run
         self._closed = False
         self._ending = False  # a close is under way or finished
-        self._at_exit: Callable[[], None] | None = None
+        self._at_exit: Callable[[], None] = lambda: None
 
     def close(self) -> None:
         """Commit what was accepted, end background work, release files and connections. A second call does nothing; nor
@@ -58,8 +58,7 @@ class OpenStore(Displayed, Closeable):
         except BaseException:  # Ctrl-C: a second call or the interpreter's exit does the rest
             self._ending = False
             raise
-        if self._at_exit is not None:
-            atexit.unregister(self._at_exit)
+        atexit.unregister(self._at_exit)
         if failures:
             raise failures[0]
 
