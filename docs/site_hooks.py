@@ -44,8 +44,11 @@ def on_files(files: site_files.Files, *, config: Any) -> site_files.Files:
 
 _GROUPS = {
     "Opening a store": ("connect", "Store", "Settings", "restore", "rebuild", "KeyService"),
-    "Writing": ("Writer", "Ack", "BatchAck", "EventRange", "ByteWriter"),
-    "Reading": ("Reader", "Event", "EventPointer", "ByteReader", "HEAD", "TAIL"),
+    "Writing": (
+        *("Writer", "Ack", "BatchAck", "EventRange", "ByteWriter"),
+        *("Producer", "ProducerAck", "ProducerResult", "ProducerInfo"),
+    ),
+    "Reading": ("Reader", "Event", "EventPointer", "ByteReader", "Rate", "HEAD", "TAIL"),
     "Streams and cuts": (
         "StreamName",
         "StreamRange",
@@ -56,7 +59,10 @@ _GROUPS = {
         "StreamSegment",
         "Held",
     ),
-    "Policies": ("Fixed", "ByEventRate", "ByByteRate", "Retention", "RetainFor", "RetainBytes"),
+    "Policies": (
+        *("Fixed", "ByEventRate", "ByByteRate", "RejectAbove", "SampleAbove"),
+        *("Retention", "RetainFor", "RetainBytes", "RetainConsumed", "Subscriber"),
+    ),
     "Reader groups and shared state": (
         *("ReaderGroup", "GroupReader", "Checkpoint", "Position", "SqlPositions"),
         *("StateSynchronizer", "RevisionedStream"),
@@ -65,7 +71,14 @@ _GROUPS = {
         *("Notification", "Notifications", "Subscription", "Watermark", "WatermarkStatus", "TimeWindow"),
     ),
     "Other stores and archives": ("InStore", "Until", "read_archive", "verify_archive"),
+    "Warnings": ("TimeWarning", "MisplacedEventsWarning"),
 }
+# The attributes of a store that have methods of their own, in the order of the page.
+_PARTS = (
+    *("streams", "scopes", "aliases", "cuts", "lineage", "policies", "subscribers", "ephemeral", "producers"),
+    *("transactions", "groups", "shared", "notifications", "watermarks", "jobs", "archives"),
+    *("queries", "templates", "modules"),
+)
 
 
 def api_page() -> str:
@@ -76,7 +89,9 @@ def api_page() -> str:
     for title, names in {**_GROUPS, "More": more}.items():
         if names:
             parts += [f"## {title}", *(_api_entry(name) for name in names)]
-    parts += ["## Parts of a store", *(f"::: {path}" for path in _store_parts())]
+    parts += ["## Parts of a store", "A store has its methods in groups: `store.cuts.at(…)` is `at` of `store.cuts`."]
+    with anabranch.connect("memory://") as store:
+        parts += [_part_entry(name, type(getattr(store, name))) for name in _PARTS]
     return "\n\n".join(parts) + "\n"
 
 
@@ -87,11 +102,9 @@ def _api_entry(name: str) -> str:
     return f"### {name}\n\n`anabranch.{name}`: `{value!r}`"
 
 
-def _store_parts() -> list[str]:
-    """The classes that attributes of a store are of: `store.streams`, `store.jobs`, …"""
-    with anabranch.connect("memory://") as store:
-        parts = {type(getattr(store, name)) for name in dir(store) if name in ("streams", "jobs")}
-    return sorted(f"{part.__module__}.{part.__qualname__}" for part in parts)
+def _part_entry(name: str, part: type) -> str:
+    options = "    options:\n      heading_level: 4\n      inherited_members: true"
+    return f"### store.{name}\n\n::: {part.__module__}.{part.__qualname__}\n{options}"
 
 
 # ---- commands
