@@ -91,6 +91,10 @@ def test_the_description_names_every_endpoint_and_verb(http: httpx.Client) -> No
     assert {f"/v1/call/{name}" for name in VERBS} <= paths.keys()
     operations = [each["operationId"] for methods in paths.values() for each in methods.values()]
     assert len(operations) == len(set(operations))
+    for path, methods in paths.items():
+        for method, each in methods.items():
+            parameters = [(parameter["name"], parameter["in"]) for parameter in each["parameters"]]
+            assert len(parameters) == len(set(parameters)), (method, path)
 
 
 @pytest.mark.parametrize("path", ["/docs", "/upload"])

@@ -86,12 +86,12 @@ async def delete_stream(call: HttpCall) -> Response:
 
 
 async def call_stream(call: HttpCall) -> Response:
-    """A verb of a stream. `POST /v1/streams/iot/sensors:seal` is `streams.seal` of that stream."""
+    """Call a verb on a stream, such as `:seal`. `POST /v1/streams/iot/sensors:seal` is `streams.seal` of that stream."""
     return await _call_noun(call, "streams", _name(call))
 
 
 async def call_scope(call: HttpCall) -> Response:
-    """A verb of a scope. `POST /v1/scopes/iot:rename` is `scopes.rename`."""
+    """Call a verb on a scope, such as `:rename`. `POST /v1/scopes/iot:rename` is `scopes.rename`."""
     return await _call_noun(call, "scopes", call.request.path_params["scope"])
 
 

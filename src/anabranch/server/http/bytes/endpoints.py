@@ -9,7 +9,7 @@ from anabranch.server.http.bytes.download import download
 from anabranch.server.http.bytes.headers import TUS
 from anabranch.server.http.bytes.upload import append_upload, cancel_upload, create_upload, head_bytes, upload_options
 from anabranch.server.http.endpoints import Endpoint
-from anabranch.server.http.openapi_parts import BINARY, COUNT, TEXT, header_parameter, one_of
+from anabranch.server.http.openapi_parts import BINARY, COUNT, KEY, TEXT, header_parameter, one_of
 
 _PATH: Final = "/v1/streams/{scope}/{name}/bytes"
 _FILE: Final = re.compile(r"/v1/streams/[^/]+/[^/]+/bytes")
@@ -98,7 +98,7 @@ BYTES_ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     ),
     Endpoint(
         *("DELETE", _PATH, cancel_upload, {"204": {"description": "It is deleted."}}),
-        parameters=(_KEY,),
+        parameters=(KEY,),
         headers=_HEADERS,
     ),
     Endpoint(

@@ -28,7 +28,7 @@ _EXTENSIONS = "creation,creation-with-upload,creation-defer-length,checksum,expi
 
 
 async def upload_options(call: HttpCall) -> Response:
-    """What of tus is served."""
+    """The version and the extensions of tus that are served."""
     del call
     offered = {"Tus-Version": said.TUS, "Tus-Extension": _EXTENSIONS, "Tus-Max-Size": str(limits.UPLOAD_BYTES_MAX)}
     return Response(

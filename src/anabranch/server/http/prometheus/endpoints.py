@@ -25,12 +25,10 @@ def _query(name: str, description: str) -> Mapping[str, Any]:
     return query_parameter(name, TEXT, description)
 
 
-_SCOPE: Final = {"name": "scope", "in": "path", "required": True, "schema": TEXT, "description": "The scope."}
 _PROMQL: Final = _query("query", "A query in PromQL. By POST also in a form, as all parameters.")
 _TIMEOUT: Final = _query("timeout", "The time that the query may take, in seconds or such as `30s`.")
 _START: Final = _query("start", "A time: seconds since 1970, or RFC 3339.")
 _END: Final = _query("end", "A time, inclusive.")
-_LABEL: Final = {"name": "label", "in": "path", "required": True, "schema": TEXT, "description": "The label."}
 _SELECTED: Final = (
     _query("match[]", 'A selector of series such as `cpu{host="a"}`; it may be given several times.'),
     _START,
@@ -52,7 +50,7 @@ def _endpoints(
         yield Endpoint(
             *(method, f"{_BELOW}{path}", handler, _ANSWERS),
             name=f"{handler.__name__}_{method.lower()}",
-            parameters=(_SCOPE, *parameters),
+            parameters=parameters,
             token_of=password_token,
             refusal=prometheus_refusal,
         )
@@ -68,7 +66,12 @@ PROMETHEUS: Final[tuple[Endpoint, ...]] = (
     ),
     *_endpoints("/series", prometheus_series, *_SELECTED),
     *_endpoints("/labels", prometheus_labels, *_SELECTED),
-    *_endpoints("/label/{label}/values", prometheus_label_values, _LABEL, *_SELECTED, methods=_GET),
-    *_endpoints("/metadata", prometheus_metadata, _query("metric", "Only this metric."), methods=_GET),
+    *_endpoints("/label/{label}/values", prometheus_label_values, *_SELECTED, methods=_GET),
+    *_endpoints(
+        "/metadata",
+        prometheus_metadata,
+        *(_query("metric", "Only this metric."), _query("limit", "At most so many metrics.")),
+        methods=_GET,
+    ),
     *_endpoints("/status/buildinfo", prometheus_build, methods=_GET),
 )

@@ -22,7 +22,7 @@ _Selectors = list[tuple[LabelMatcher, ...]]
 
 
 async def prometheus_series(call: HttpCall) -> Response:
-    """The labels of series. These are selected by `match[]`, and have a sample from `start` to `end`."""
+    """The series, each with its labels. They are selected by `match[]`, and have a sample from `start` to `end`."""
     given = await given_parameters(call)
     selectors = _selectors(given)
     if not selectors:

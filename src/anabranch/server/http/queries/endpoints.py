@@ -130,7 +130,7 @@ QUERIES: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         *("GET", f"{_QUERY}/results/{{result:path}}", query_results, READ_ANSWERS),
         name="query_result",
-        summary="One of several results",
+        summary="Read one of several results, or follow it",
         parameters=READ,
         socket=results_socket,
     ),
