@@ -1,5 +1,5 @@
 """Reference pages that are generated from the code when the site is built: commands, errors, settings, limits and the
-calls of a broker.
+calls and HTTP paths of a broker.
 
 mkdocs calls `on_files` (see mkdocs.yml). A page that is generated can't disagree with the code it describes, so write
 prose about these things only where there is something to add.
@@ -21,7 +21,7 @@ from anabranch import errors, limits
 from anabranch.cli import commands
 from anabranch.runtime.settings import Settings
 from anabranch.server.config import ServerSettings
-from docs import rpc_page
+from docs import http_page, rpc_page
 
 
 def on_files(files: site_files.Files, *, config: Any) -> site_files.Files:
@@ -34,6 +34,7 @@ def on_files(files: site_files.Files, *, config: Any) -> site_files.Files:
         "reference/limits.md": limits_page(),
         "reference/server-settings.md": server_settings_page(),
         "reference/rpc.md": rpc_page.page(),
+        "reference/http.md": http_page.page(),
     }
     for path, text in pages.items():
         files.append(site_files.File.generated(config, path, content=text))
