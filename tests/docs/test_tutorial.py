@@ -49,6 +49,12 @@ def test_the_page_on_sketches_can_be_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize(("page", "commands"), [("write-and-read", 1), ("backup", 11), ("encryption", 8)])
+def test_a_page_on_a_store_can_be_followed(page: str, commands: int, tmp_path: Path) -> None:
+    assert follow(DOCS / "how-to" / f"{page}.md", tmp_path) == commands
+
+
+@pytest.mark.process
 def test_the_page_on_checks_can_be_followed(tmp_path: Path) -> None:
     assert follow(DOCS / "how-to" / "checks.md", tmp_path) == 7
 
