@@ -11,7 +11,7 @@ from anabranch.cli.declare import argument, flag, new_app, option, without_store
 from anabranch.cli.options import JsonOption, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.ranges import ByOption, FromOption, ToOption, open_store_range
+from anabranch.cli.ranges import ByOption, FromOption, RangeOptions, ToOption
 from anabranch.cli.target_store import WindowOption, finish
 from anabranch.errors import CorruptArchive, InvalidArgument
 from anabranch.model.amounts import size_text
@@ -57,7 +57,7 @@ def create(
     """
     with ProgressMeter("archiving", unit_bytes=False) as meter:
         if "/" in source:
-            with open_store_range(source, start, end, by) as (opened, part):
+            with RangeOptions(source, start, end, by).open() as (opened, part):
                 job = opened.jobs.archive(
                     part, url, sign=sign, in_the_clear=in_the_clear, window=window, progress=meter.show
                 )

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from anabranch import __version__
+from anabranch.cli.declare import VerbApp
 from anabranch.cli.options import add_shared_options, invocation, root_option
 from anabranch.cli.output import print_note
 from anabranch.cli.root_help import print_root_help
@@ -50,7 +51,7 @@ def _command(name: str) -> Any:
         command: Any = get_command(found)
         command.help = verb.summary
     else:
-        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app = VerbApp()
         app.command()(found)
         command = get_command(app)
     command.name, command.rich_help_panel = name, verb.panel

@@ -9,7 +9,7 @@ import typer
 from anabranch.cli.declare import argument
 from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import print_json, put_line
-from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
+from anabranch.cli.ranges import ByOption, RangeOptions, time_kind
 
 _PLACE = "head, tail, a cut, an event's pointer, a time, or -2h (two hours ago)."
 
@@ -44,11 +44,8 @@ def compare(
 
 
 def contains(
-    stream: RangeArgument,
+    stream: RangeOptions,
     place: Annotated[str, argument("PLACE", f"An event's pointer, or a place: {_PLACE}")],
-    start: FromOption = None,
-    end: ToOption = None,
-    by: ByOption = "append",
     as_json: JsonOption = False,
 ) -> None:
     """Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
@@ -63,10 +60,10 @@ def contains(
     from anabranch.cli.stream_places import parse_place, resolve
     from anabranch.model.pointer import EventPointer
 
-    with open_store_range(stream, start, end, by) as (opened, part):
+    with stream.open() as (opened, part):
         found = parse_place(place, now=opened.runtime.clock.now())
         if not isinstance(found, EventPointer):
-            found = resolve(opened, str(part.stream), found, by=time_kind(by))
+            found = resolve(opened, str(part.stream), found, by=time_kind(stream.by))
         inside = opened.cuts.contains(part, found)
     if as_json:
         print_json({"contains": inside})

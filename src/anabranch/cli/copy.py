@@ -8,17 +8,8 @@ from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.options import JsonOption, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_range, open_store_range
-from anabranch.cli.target_store import (
-    ToBlobsOption,
-    ToHistoryOption,
-    ToKeysOption,
-    ToStoreOption,
-    WindowOption,
-    check_other_store,
-    finish,
-    open_other_store,
-)
+from anabranch.cli.ranges import RangeOptions
+from anabranch.cli.target_store import TargetStore, WindowOption, finish
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -34,26 +25,21 @@ _Key = Annotated[list[str] | None, option("--key", "KEY", "Copy only events with
 _Independent = Annotated[bool, flag("--independent", "Copy the bytes too, so that no blob is shared.")]
 _Follow = Annotated[bool, flag("--follow", "Keep the copy up to date with new events.")]
 _Idle = Annotated[str | None, option("--idle", "TIME", "Stop following after this time without new events: 30s.")]
-_Lasting = Annotated[str | None, option("--for", "TIME", "Stop following after this time: 8h.")]
+_Duration = Annotated[str | None, option("--for", "TIME", "Stop following after this time: 8h.")]
 _Events = Annotated[int | None, option("--events", "N", "Stop following after this many new events.", min=0)]
 
 
 def copy(
-    stream: RangeArgument,
+    stream: RangeOptions,
     target: _Target,
-    start: FromOption = None,
-    end: ToOption = None,
-    by: ByOption = "append",
+    *,
     condition: _Condition = None,
     key: _Key = None,
-    to_store: ToStoreOption = None,
-    to_blobs: ToBlobsOption = None,
-    to_history: ToHistoryOption = None,
-    to_keys: ToKeysOption = None,
+    to: TargetStore,
     independent: _Independent = False,
     follow: _Follow = False,
     idle: _Idle = None,
-    lasting: _Lasting = None,
+    duration: _Duration = None,
     events: _Events = None,
     window: WindowOption = 4,
     as_json: JsonOption = False,
@@ -77,36 +63,40 @@ def copy(
       anabranch copy iot/sensors iot/sensors --to-store /mnt/usb/river
       anabranch copy iot/sensors iot/mirror --to-store ./mirror --follow --idle 1m
     """
-    check_other_store(to_store, to_blobs, to_history, to_keys)
-    until = _until(follow, idle, lasting, events)
+    until = _until(follow, idle, duration, events)
     if condition is not None or key:
-        if to_store is not None or independent or until is not None:
+        if to.url is not None or independent or until is not None:
             raise InvalidArgument(
                 "--where and --key only copy within the store: make that copy first, then copy the result with --to-store, "
                 "--independent or --follow"
             )
-        with open_store_range(stream, start, end, by) as (opened, source):
-            result = _filtered(opened, source, target, condition, key or [], window, store_path())
-        _print_result(stream, target, result, as_json)
-        return
-    if to_store is None and not independent and until is None:
-        with open_range(stream, start, end, by) as (streams, source):
+        with stream.open() as (opened, source):
+            result = _filtered(opened, source, target, condition, key or [], window)
+    elif to.url is None and not independent and until is None:
+        with stream.open_streams() as (streams, source):
             copied = streams.copy(source, target)
-            result = _copy_result(streams, target)
-        _print_result(stream, target, {**result, **copied.to_json()}, as_json)
-        return
-    with open_store_range(stream, start, end, by) as (opened, source):
-        other = opened if to_store is None else open_other_store(to_store, to_blobs, to_history, to_keys)
-        try:
-            result = _copied(opened, other, source, target, until, independent, window, to_store or store_path())
-        finally:
-            if other is not opened:
-                other.close()
-    _print_result(stream, target, result, as_json)
+            result = _result(streams, target, copied)
+    else:
+        with stream.open() as (opened, source), to.open(opened) as other:
+            with ProgressMeter(f"copying {source.stream}") as meter:
+                job = other.jobs.copy(
+                    opened,
+                    source,
+                    target,
+                    follow=False if until is None else until,
+                    independent=independent or other is not opened,
+                    window=window,
+                    progress=meter.show,
+                )
+                copied = finish(job, meter, to.place)
+            row = job.row()
+            followed = {} if until is None else {"followed": row.followed, "lag": row.lag}
+            result = _result(other.streams, target, copied, job=job.id, **followed)
+    _print_result(stream.stream, target, result, as_json)
 
 
 def _filtered(
-    opened: Store, source: Any, target: str, condition: str | None, keys: list[str], window: int, where: str
+    opened: Store, source: Any, target: str, condition: str | None, keys: list[str], window: int
 ) -> dict[str, Any]:
     """Copy the events that match, and return the result."""
     jobs: list[str] = []
@@ -114,7 +104,7 @@ def _filtered(
 
         def started(job: Job) -> None:
             jobs.append(job.id)
-            finish(job, meter, where)
+            finish(job, meter, store_path())
 
         copied = opened.streams.copy(
             source,
@@ -125,8 +115,7 @@ def _filtered(
             progress=meter.show,
             started=started,
         )
-    job = {"job": jobs[0]} if jobs else {}
-    return {**_copy_result(opened.streams, target), **job, **copied.to_json()}
+    return _result(opened.streams, target, copied, **({"job": jobs[0]} if jobs else {}))
 
 
 def _keys(opened: Store, stream: Any, texts: list[str]) -> tuple[Any, ...]:
@@ -143,36 +132,8 @@ def _keys(opened: Store, stream: Any, texts: list[str]) -> tuple[Any, ...]:
         raise InvalidArgument(f"--key: expected keys of type {kind}: {exc}") from exc
 
 
-def _copied(
-    opened: Store,
-    other: Store,
-    source: Any,
-    target: str,
-    until: Until | None,
-    independent: bool,
-    window: int,
-    where: str,
-) -> dict[str, Any]:
-    """Copy by a job, and return its result."""
-    with ProgressMeter(f"copying {source.stream}") as meter:
-        job = other.jobs.copy(
-            opened,
-            source,
-            target,
-            follow=False if until is None else until,
-            independent=independent or other is not opened,
-            window=window,
-            progress=meter.show,
-        )
-        copied = finish(job, meter, where)
-    row = job.row()
-    followed = {"followed": row.followed, "lag": row.lag} if until is not None else {}
-    return {**_copy_result(other.streams, target), "job": job.id, **followed, **copied.to_json()}
-
-
-def _copy_result(streams: Streams, target: str) -> dict[str, Any]:
-    view = streams.view(target)
-    return {"name": target, "events": sum(view.length(segment.id) - segment.head for segment in view.ordered)}
+def _result(streams: Streams, target: str, copied: Any, **more: Any) -> dict[str, Any]:
+    return {"name": target, "events": streams.view(target).events, **more, **copied.to_json()}
 
 
 def _print_result(stream: str, target: str, result: dict[str, Any], as_json: bool) -> None:
@@ -187,17 +148,14 @@ def _print_result(stream: str, target: str, result: dict[str, Any], as_json: boo
     print_note(f"'{target}' is a copy of '{stream}', with {counted(result['events'], 'event')}{lag}")
 
 
-def _until(follow: bool, idle: str | None, lasting: str | None, events: int | None) -> Until | None:
+def _until(follow: bool, idle: str | None, duration: str | None, events: int | None) -> Until | None:
     """When to stop following; None if the copy does not follow."""
     from anabranch.model.amounts import to_duration
     from anabranch.transfer.jobs.follow_until import Until
 
     if not follow:
-        if (idle, lasting, events) != (None, None, None):
+        if (idle, duration, events) != (None, None, None):
             raise InvalidArgument("--idle, --for and --events limit --follow: add --follow")
         return None
-    return Until(
-        None if idle is None else to_duration(idle) / 1_000_000,
-        None if lasting is None else to_duration(lasting) / 1_000_000,
-        events,
-    )
+    idle_s, duration_s = (None if text is None else to_duration(text) / 1_000_000 for text in (idle, duration))
+    return Until(idle_s, duration_s, events)

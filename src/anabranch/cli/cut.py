@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JsonOption, StreamArgument, open_store
 from anabranch.cli.output import counted, print_columns, print_json, print_note, put_line
-from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range, time_kind
+from anabranch.cli.ranges import ByOption, RangeOptions, time_kind
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import size_text
 from anabranch.model.misplaced import MisplacedEventsWarning
@@ -80,10 +80,7 @@ def cut(
 
 
 def distance(
-    stream: RangeArgument,
-    start: FromOption = None,
-    end: ToOption = None,
-    by: ByOption = "append",
+    stream: RangeOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Count the events and bytes between two places of a stream, in total and by segment.
@@ -98,7 +95,7 @@ def distance(
     """
     from anabranch.model.stream_range import StreamRange
 
-    with open_store_range(stream, start, end, by) as (opened, part):
+    with stream.open() as (opened, part):
         parsed = StreamRange.of(part)
         assert not isinstance(parsed.start, str)
         assert not isinstance(parsed.end, str)

@@ -3,16 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, TypeVar, get_type_hints
 
 import typer
 
 _Verb = TypeVar("_Verb", bound=Callable[..., None])
 
 
-def new_app() -> typer.Typer:
+class VerbApp(typer.Typer):
+    """An app of verbs, which may take groups of options: a parameter whose type is a dataclass stands for an option, or
+    argument, for each field."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(add_completion=False, rich_markup_mode="rich", **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[_Verb], _Verb]:  # type: ignore[override]
+        """Adds the function as a verb."""
+
+        def add(verb: _Verb) -> _Verb:
+            super(VerbApp, self).command(name, **settings)(_ungrouped(verb))
+            return verb
+
+        return add
+
+
+def new_app() -> VerbApp:
     """Returns an app for a noun's verbs."""
-    return typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
+    return VerbApp(no_args_is_help=True)
+
+
+def _ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb with an option for each field of its groups."""
+    parameters: list[Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for name, parameter in signature(verb, eval_str=True).parameters.items():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            default = Parameter.empty if field.default is MISSING else field.default
+            parameters.append(
+                Parameter(f"{name}_{field.name}", Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
+            )
+        groups[name] = group, [field.name for field in fields(group)]
+
+    @wraps(verb)
+    def run(**values: Any) -> None:
+        for name, (group, members) in groups.items():
+            values[name] = group(**{member: values.pop(f"{name}_{member}") for member in members})
+        verb(**values)
+
+    run.__dict__["__signature__"] = signature(verb).replace(parameters=parameters)
+    return run
 
 
 def option(flags: str, metavar: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's own word

@@ -7,14 +7,11 @@ import typer
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_json
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
+from anabranch.cli.ranges import RangeOptions
 
 
 def digest(
-    stream: RangeArgument,
-    start: FromOption = None,
-    end: ToOption = None,
-    by: ByOption = "append",
+    stream: RangeOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.
@@ -27,7 +24,7 @@ def digest(
       anabranch digest iot/sensors --to 2026-01-01 --json
     """
     with (
-        open_store_range(stream, start, end, by) as (opened, part),
+        stream.open() as (opened, part),
         ProgressMeter("summing", unit_bytes=False) as meter,
     ):
         found = opened.archives.digest(part, progress=meter.show)

@@ -9,7 +9,7 @@ import typer
 from anabranch.cli.declare import flag
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import counted, print_columns, print_json, print_note
-from anabranch.cli.ranges import ByOption, FromOption, RangeArgument, ToOption, open_store_range
+from anabranch.cli.ranges import RangeOptions
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def files(
-    stream: RangeArgument,
-    start: FromOption = None,
-    end: ToOption = None,
-    by: ByOption = "append",
+    stream: RangeOptions,
     sql: Annotated[
         bool, flag("--sql", "Print a SELECT for DuckDB that returns the stream's events from the files.")
     ] = False,
@@ -39,7 +36,7 @@ def files(
     """
     if sql and as_json:
         raise InvalidArgument("--sql prints SQL: it can't be combined with --json")
-    with open_store_range(stream, start, end, by) as (opened, part):
+    with stream.open() as (opened, part):
         found = opened.history(opened.streams.get(part.stream).name).files(part.start, part.end)
     if found.missing:
         have = "has" if found.missing == 1 else "have"

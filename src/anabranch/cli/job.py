@@ -12,7 +12,7 @@ from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.options import JsonOption, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.target_store import WindowOption, finish, open_sources
+from anabranch.cli.target_store import NumberedStores, WindowOption, finish
 from anabranch.model.amounts import size_text
 from anabranch.model.seconds import check_seconds
 
@@ -103,21 +103,8 @@ def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def resume(
     job: JobArgument,
-    from_store: Annotated[
-        list[str] | None,
-        option(
-            "--from-store",
-            "[N=]PATH",
-            "The location of the store that the job reads; with several stores, N is its number in job show.",
-        ),
-    ] = None,
-    from_blobs: Annotated[
-        list[str] | None, option("--from-blobs", "[N=]PLACE", "Where that store's blobs are.")
-    ] = None,
-    from_history: Annotated[
-        list[str] | None, option("--from-history", "[N=]PLACE", "Where its compacted files are.")
-    ] = None,
-    from_keys: Annotated[list[str] | None, option("--from-keys", "[N=]PLACE", "The keys it is encrypted with.")] = None,
+    *,
+    others: NumberedStores,
     window: WindowOption = 4,
     take_over: Annotated[bool, flag("--take-over", "Resume even if another process ran the job a moment ago.")] = False,
     confirm: Annotated[
@@ -142,7 +129,7 @@ def resume(
         row = opened.jobs.get(job).row()
         row.refuse_unconfirmed()
         events = row.verb in ("archive", "copy where", "replace")  # other jobs report bytes
-        with open_sources(row.places, from_store, from_blobs, from_history, from_keys) as sources:
+        with others.open(row.places) as sources:
             try:
                 with ProgressMeter(f"job {job}", unit_bytes=not events) as meter:
                     resumed = opened.jobs.resume(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,37 +22,40 @@ if TYPE_CHECKING:
     from anabranch.streams.manager import Streams
 
 _PLACES = "head, tail, a cut, a pointer, a time, or -2h (two hours ago)"
-RangeArgument = Annotated[
-    str, argument("STREAM", "The stream, as scope/name, or a range of it: scope/name\\[start,end].")
-]
 FromOption = Annotated[str | None, option("--from", "PLACE", f"Begin here: {_PLACES}.", show_default="head")]
 ToOption = Annotated[str | None, option("--to", "PLACE", f"End before here: {_PLACES}.", show_default="tail")]
 ByOption = Annotated[str, option("--by", "append|event", "What a time means: the append time, or the event time.")]
 
 
-@contextmanager
-def open_range(stream: str, start: str | None, end: str | None, by: str) -> Iterator[tuple[Streams, StreamRange]]:
-    """Opens the stream manager, and the range: from the brackets, or from the options, not from both. `by`: see
-    `time_kind`."""
-    with _open([_parse(stream, start, end)], time_kind(by)) as (streams, (source,)):
-        yield streams, source
+@dataclass(frozen=True)
+class RangeOptions:
+    """A stream, or a range of it: in brackets, or between --from and --to."""
 
+    stream: Annotated[str, argument("STREAM", "The stream, as scope/name, or a range of it: scope/name\\[start,end].")]
+    start: FromOption = None
+    end: ToOption = None
+    by: ByOption = "append"
 
-@contextmanager
-def open_store_range(stream: str, start: str | None, end: str | None, by: str) -> Iterator[tuple[Store, StreamRange]]:
-    """Opens the whole store, for verbs that read events, and the range as `open_range` takes it."""
-    parsed, kind = _parse(stream, start, end), time_kind(by)
-    with open_store() as opened:
-        yield opened, parsed if parsed == StreamRange(parsed.stream) else resolve_range(opened, parsed, kind)
+    @contextmanager
+    def open(self) -> Iterator[tuple[Store, StreamRange]]:
+        """Opens the whole store, for verbs that read events, and the range."""
+        parsed, kind = self._parsed(), time_kind(self.by)
+        with open_store() as opened:
+            yield opened, resolve_range(opened, parsed, kind)
 
+    @contextmanager
+    def open_streams(self) -> Iterator[tuple[Streams, StreamRange]]:
+        """Opens the stream manager, and the range."""
+        with _open([self._parsed()], time_kind(self.by)) as (streams, (source,)):
+            yield streams, source
 
-def _parse(stream: str, start: str | None, end: str | None) -> StreamRange:
-    parsed = StreamRange.parse(stream)
-    if start is None and end is None:
-        return parsed
-    if parsed != StreamRange(parsed.stream):
-        raise InvalidArgument("pass the range in brackets or with --from and --to, not both")
-    return StreamRange(parsed.stream, start or "head", end or "tail")
+    def _parsed(self) -> StreamRange:
+        parsed = StreamRange.parse(self.stream)
+        if self.start is None and self.end is None:
+            return parsed
+        if parsed != StreamRange(parsed.stream):
+            raise InvalidArgument("pass the range in brackets or with --from and --to, not both")
+        return StreamRange(parsed.stream, self.start or "head", self.end or "tail")
 
 
 @contextmanager
@@ -78,8 +82,10 @@ def time_kind(by: str) -> TimeKind:
 
 
 def resolve_range(opened: Store, parsed: StreamRange, by: TimeKind) -> StreamRange:
-    """Returns the range with its places resolved to cuts; `by` selects append times or event times. Warns of events on
-    the wrong side of an event time."""
+    """Returns the range with its places resolved to cuts, unless it is the whole stream; `by` selects append times or
+    event times. Warns of events on the wrong side of an event time."""
+    if parsed == StreamRange(parsed.stream):
+        return parsed
     from anabranch.cli.stream_places import parse_place, resolve
 
     name, now = str(parsed.stream), opened.runtime.clock.now()

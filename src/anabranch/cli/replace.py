@@ -62,8 +62,7 @@ def replace(
         start, end = (parse_time(text, now=now) for text in between)
         source: StreamRange | None = None
         if with_ is not None:
-            parsed = StreamRange.parse(with_)
-            source = parsed if parsed == StreamRange(parsed.stream) else resolve_range(opened, parsed, kind)
+            source = resolve_range(opened, StreamRange.parse(with_), kind)
         opened.streams.get(stream)  # no question for a stream that does not exist
         confirm(f"Replace the events of '{stream}' from {between[0]} to {between[1]}?", yes=yes)
         jobs: list[Job] = []

@@ -18,16 +18,7 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.target_store import (
-    ToBlobsOption,
-    ToHistoryOption,
-    ToKeysOption,
-    ToStoreOption,
-    WindowOption,
-    check_other_store,
-    finish,
-    open_other_store,
-)
+from anabranch.cli.target_store import TargetStore, WindowOption, finish
 from anabranch.errors import PipelineRunning
 from anabranch.remote.address import is_broker
 
@@ -123,12 +114,10 @@ def delete(
 def copy(
     source: Annotated[str, argument("SCOPE", "The scope to copy.")],
     target: Annotated[str, argument("TARGET", "The scope of the copies; created if it is missing.")],
+    *,
     internal: InternalOption = False,
     ephemeral: Annotated[bool, flag("--ephemeral", "Also ephemeral streams; their copies are permanent.")] = False,
-    to_store: ToStoreOption = None,
-    to_blobs: ToBlobsOption = None,
-    to_history: ToHistoryOption = None,
-    to_keys: ToKeysOption = None,
+    to: TargetStore,
     window: WindowOption = 4,
     as_json: JsonOption = False,
 ) -> None:
@@ -141,17 +130,16 @@ def copy(
       anabranch scope copy iot iot-before-the-change
       anabranch scope copy iot iot --to-store /mnt/usb/river
     """
-    check_other_store(to_store, to_blobs, to_history, to_keys)
-    if to_store is not None:
+    if to.url is not None:
         with (
             open_store() as opened,
-            open_other_store(to_store, to_blobs, to_history, to_keys) as other,
+            to.open(opened) as other,
             ProgressMeter(f"copying {source}") as meter,
         ):
             job = other.jobs.copy_scope(
                 opened, source, target, internal=internal, ephemeral=ephemeral, window=window, progress=meter.show
             )
-            moved: list[CopyResult] = finish(job, meter, to_store)
+            moved: list[CopyResult] = finish(job, meter, to.place)
         _copied(target, moved, as_json, job=job.id)
         return
     with open_catalog() as names, ProgressMeter(f"copying {source}", unit_bytes=False) as meter:

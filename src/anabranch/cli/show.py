@@ -38,7 +38,7 @@ def summary(view: StreamView) -> dict[str, Any]:
         "key": info.schema.key,
         "time": info.schema.time,
         "segments_open": len(view.current),
-        "events": sum(view.length(segment.id) - segment.head for segment in view.ordered),
+        "events": view.events,
         "epoch": info.epoch,
         "sealed": info.sealed,
         "tags": dict(info.tags),

@@ -7,25 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, open_store, split_list, store_path
-from anabranch.cli.output import counted, print_json, print_note, print_result
+from anabranch.cli.options import JsonOption, open_store, split_list
+from anabranch.cli.output import counted, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, open_ranges, resolve_range, time_kind
-from anabranch.cli.target_store import (
-    FromBlobsOption,
-    FromHistoryOption,
-    FromKeysOption,
-    FromStoreOption,
-    ToBlobsOption,
-    ToHistoryOption,
-    ToKeysOption,
-    ToStoreOption,
-    WindowOption,
-    check_other_store,
-    finish,
-    open_named,
-    open_other_store,
-)
+from anabranch.cli.target_store import NamedStores, TargetStore, WindowOption, finish
 from anabranch.errors import InvalidArgument
 from anabranch.model.stream_range import StreamRange
 
@@ -54,18 +40,13 @@ _Prefer = Annotated[
 def stitch(
     sources: _Sources,
     into: _Into,
+    *,
     drop_sources: _DropSources = False,
     deduplicate: _Deduplicate = None,
     prefer: _Prefer = None,
     by: ByOption = "append",
-    from_store: FromStoreOption = None,
-    from_blobs: FromBlobsOption = None,
-    from_history: FromHistoryOption = None,
-    from_keys: FromKeysOption = None,
-    to_store: ToStoreOption = None,
-    to_blobs: ToBlobsOption = None,
-    to_history: ToHistoryOption = None,
-    to_keys: ToKeysOption = None,
+    others: NamedStores,
+    to: TargetStore,
     window: WindowOption = 4,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -86,51 +67,25 @@ def stitch(
       anabranch stitch iot/left iot/right --into iot/both --deduplicate device,at
       anabranch stitch iot/here lake:iot/there --from-store lake=/mnt/usb/river --into iot/all
     """
-    check_other_store(to_store, to_blobs, to_history, to_keys)
     if prefer is not None and deduplicate is None:
         raise InvalidArgument("--prefer chooses which of several repeated events to keep: add --deduplicate")
-    if to_store is not None or deduplicate is not None or from_store or _elsewhere(sources):
+    more: dict[str, object] = {}
+    left_out = ""
+    if to.url is None and deduplicate is None and others == NamedStores() and not _elsewhere(sources):
+        with open_ranges(sources, by) as (streams, parts):
+            if drop_sources:
+                _confirm(parts, yes=yes)
+            joined = streams.stitch(parts, into=into, keep_sources=not drop_sources)
+        events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
+    else:
         if drop_sources:
             _confirm([StreamRange.parse(text) for text in sources], yes=yes)
-        where = (to_store, to_blobs, to_history, to_keys)
-        with open_named(from_store, from_blobs, from_history, from_keys) as others:
-            _by_job(others, sources, into, by, deduplicate, prefer, where, window, as_json, drop_sources)
-        return
-    with open_ranges(sources, by) as (streams, parts):
-        if drop_sources:
-            _confirm(parts, yes=yes)
-        joined = streams.stitch(parts, into=into, keep_sources=not drop_sources)
-    events = sum(moved.stop - moved.start for _, moves in joined.parts for moved in moves)
-    print_result(
-        as_json,
-        {"name": into, "events": events, **joined.to_json()},
-        f"created '{into}' with {counted(events, 'event')}",
-    )
-
-
-def _by_job(
-    others: Mapping[str, Store],
-    sources: list[str],
-    into: str,
-    by: str,
-    deduplicate: str | None,
-    prefer: str | None,
-    to: tuple[str | None, str | None, str | None, str | None],
-    window: int,
-    as_json: bool,
-    drop_sources: bool,
-) -> None:
-    """Stitch with a job that moves the bytes, perhaps into another store."""
-    to_store, *where = to
-    columns, order, times = split_list(deduplicate) or [], _numbers(prefer, len(sources)), time_kind(by)
-    with open_store() as opened:
-        other = opened if to_store is None else open_other_store(to_store, *where)
-        try:
+        columns, order, times = split_list(deduplicate) or [], _numbers(prefer, len(sources)), time_kind(by)
+        with others.open() as stores, open_store() as opened, to.open(opened) as target:
             with ProgressMeter("stitching") as meter:
-                parts = [_source(opened, others, text, times) for text in sources]
-                job = other.jobs.stitch(
+                job = target.jobs.stitch(
                     opened,
-                    parts,
+                    [_source(opened, stores, text, times) for text in sources],
                     into,
                     keep_sources=not drop_sources,
                     deduplicate=columns,
@@ -138,17 +93,12 @@ def _by_job(
                     window=window,
                     progress=meter.show,
                 )
-                joined = finish(job, meter, to_store or store_path())
-            view = other.streams.view(into)
-        finally:
-            if other is not opened:
-                other.close()
-    events = sum(view.length(segment.id) - segment.head for segment in view.ordered)
-    if as_json:
-        print_json({"name": into, "events": events, "job": job.id, "repeats": joined.repeats, **joined.to_json()})
-    else:
+                joined = finish(job, meter, to.place)
+            events = target.streams.view(into).events
+        more = {"job": job.id, "repeats": joined.repeats}
         left_out = f"; {counted(joined.repeats, 'repeat')} left out" if columns else ""
-        print_note(f"created '{into}' with {counted(events, 'event')}{left_out}")
+    result = {"name": into, "events": events, **more, **joined.to_json()}
+    print_result(as_json, result, f"created '{into}' with {counted(events, 'event')}{left_out}")
 
 
 def _confirm(parts: Sequence[StreamRange], *, yes: bool) -> None:
@@ -162,20 +112,15 @@ def _source(opened: Store, others: Mapping[str, Store], text: str, by: TimeKind)
 
     name, colon, rest = text.partition(":")
     if not (colon and _elsewhere([text])):
-        return _range(opened, text, by)
+        return resolve_range(opened, StreamRange.parse(text), by)
     if name not in others:
         raise InvalidArgument(f"the location of store '{name}' is missing: add --from-store {name}=PATH")
-    return InStore(others[name], _range(others[name], rest, by))
+    return InStore(others[name], resolve_range(others[name], StreamRange.parse(rest), by))
 
 
 def _elsewhere(sources: Sequence[str]) -> bool:
     """True if a source is in another store."""
     return any(":" in text.partition("[")[0] for text in sources)
-
-
-def _range(opened: Store, text: str, by: TimeKind) -> StreamRange:
-    parsed = StreamRange.parse(text)
-    return parsed if parsed == StreamRange(parsed.stream) else resolve_range(opened, parsed, by)
 
 
 def _numbers(text: str | None, count: int) -> list[int]:

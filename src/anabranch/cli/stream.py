@@ -34,7 +34,6 @@ from anabranch.remote.address import is_broker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from anabranch.store.catalog_store import CatalogStore
 
 app = new_app()
 
@@ -252,20 +251,16 @@ def delete(stream: StreamArgument, yes: YesOption = False) -> None:
       anabranch stream delete iot/sensors --yes
     """
     with open_catalog() as names:
-        events, name = _events(names, stream), str(names.streams.get(stream).name)
+        view = names.streams.view(stream)
+        name = str(view.info.name)
         also = "" if name == stream else f", of which '{stream}' is an alias,"
-        confirm(f"Delete stream '{name}'{also} with its {counted(events, 'event')}?", yes=yes)
+        confirm(f"Delete stream '{name}'{also} with its {counted(view.events, 'event')}?", yes=yes)
         names.streams.delete(stream)
     print_note(f"stream '{stream}' is deleted")
 
 
 for _verb in (retain, autoscale, limit, check_values, watermark, hold, keep):
     app.command()(_verb)
-
-
-def _events(names: CatalogStore, stream: str) -> int:
-    view = names.streams.view(stream)
-    return sum(view.length(segment.id) - segment.head for segment in view.ordered)
 
 
 def _columns_to_add(text: str | None, file: Path | None, present: Sequence[str]) -> pa.Schema:

@@ -118,6 +118,11 @@ class StreamView:
         """The segments of the newest epoch, by key range. They cover the key space exactly once."""
         return tuple(sorted((s for s in self._order if s.retired is None), key=lambda s: s.range.low))
 
+    @property
+    def events(self) -> int:
+        """The number of events, from the head to the tail."""
+        return sum(self.length(segment.id) - segment.head for segment in self._order)
+
     def at_epoch(self, epoch: int) -> tuple[Segment, ...]:
         """The segments of one epoch, by key range."""
         alive = (s for s in self._order if s.created <= epoch and (s.retired is None or s.retired > epoch))

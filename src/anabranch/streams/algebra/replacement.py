@@ -49,7 +49,7 @@ def replace_at_once(
         while True:
             with catalog.reading() as reading:
                 view = need_view(reading, stream)
-            total = readable_events(view)
+            total = view.events
 
             def watch(view: StreamView = view, total: int = total) -> None:
                 lease.renew()
@@ -67,11 +67,6 @@ def replace_at_once(
                 return Replaced.from_json(change(act))
             except ReadNeeded:
                 continue  # the catalog alone does not have the times of what was appended since
-
-
-def readable_events(view: StreamView) -> int:
-    """The number of events of a stream."""
-    return sum(view.length(segment.id) - segment.head for segment in view.ordered)
 
 
 def scanned_events(scan: TimeScan) -> int:

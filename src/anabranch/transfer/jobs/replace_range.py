@@ -34,7 +34,7 @@ from anabranch.model.stream_range import StreamRange
 from anabranch.runtime.retry import UNCERTAIN
 from anabranch.streams.algebra.copy import insert_slice
 from anabranch.streams.algebra.replace import reject_replacement, replace_events
-from anabranch.streams.algebra.replacement import SCANNED, portions, readable_events, scanned_events
+from anabranch.streams.algebra.replacement import SCANNED, portions, scanned_events
 from anabranch.streams.directory.find import need_info, need_view, range_cuts, range_stream
 from anabranch.streams.lineage.origins import origin_part
 from anabranch.transfer.jobs.context import JobContext
@@ -92,7 +92,7 @@ def make_replacement(
         merged_schema(info, part_slice.view.info)  # raises if the columns can't be joined
         parts = (_copied(txn, part_slice, stage_name(info.name, job, 0), copied, now),)
     open_portions(txn, stage_name(info.name, job, 1), stage, now)
-    txn.put_state(REPLACING, job, Replacing(info.id, stage, 0, readable_events(need_view(txn, info.id))))
+    txn.put_state(REPLACING, job, Replacing(info.id, stage, 0, need_view(txn, info.id).events))
     row = JobRow(job, REPLACE, str(info.name), parts, {}, options, now, source=asked)
     put_job(txn, row)
     return row
@@ -184,7 +184,7 @@ class ReplaceRun:
     def _scan_times(self, scan: TimeScan) -> StreamView:
         with self._job_store.catalog.reading() as snapshot:
             view = need_view(snapshot, self._need(snapshot).of)
-        total = readable_events(view)
+        total = view.events
 
         def watch() -> None:
             self._context.hold.renew()
