@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from anabranch import limits
 from anabranch.errors import InvalidArgument
+from anabranch.errors.optional import optional
 from anabranch.runtime.bounded_files import read_bounded, read_whole, to_text
 
 _STDIN: Final = Path("-")
@@ -39,6 +41,21 @@ def read_sql(sql: str | None, file: Path | None, *, what: str, bytes_max: int) -
     if file is None and sql != "-":
         return str(sql)
     return read_text(file or _STDIN, what=what, bytes_max=bytes_max)
+
+
+def read_module(file: Path) -> bytes:
+    """The bytes of FILE.wasm, or those that FILE.wat stands for as text. Raises InvalidArgument, MissingExtra."""
+    is_text = file.suffix.lower() == ".wat"
+    bytes_max = limits.MODULE_TEXT_BYTES_MAX if is_text else limits.MODULE_BYTES_MAX
+    code = read_bytes(file, what="the module", bytes_max=bytes_max)
+    if not is_text:
+        return code
+    with optional("reading WebAssembly as text", "wasm"):
+        import wasmtime
+    try:
+        return bytes(wasmtime.wat2wasm(code))
+    except wasmtime.WasmtimeError as exc:
+        raise InvalidArgument(f"{file} is not WebAssembly as text: {' '.join(str(exc).split())}") from exc
 
 
 def _unreadable(what: str, name: str, exc: OSError) -> InvalidArgument:

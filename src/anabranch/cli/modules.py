@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, new_app, option
+from anabranch.cli.input_files import read_module
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result
-from anabranch.cli.wasm_file import read_module
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.module_version import ModuleVersion

@@ -12,7 +12,7 @@ from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
-from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
+from anabranch.cli.query_files import QueryFiles
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     DropResultsOption,
@@ -70,14 +70,13 @@ _Quiet = Annotated[bool, flag("--quiet -q", "Show no progress.")]
 @app.command()
 def run(
     file: FileArgument,
+    *,
     name: _Name = None,
     dialect: DialectOption = None,
     once: _Once = False,
     flush: _Flush = False,
     param: ParamOption = None,
-    wheel: WheelOption = None,
-    wasm: WasmOption = None,
-    resource: ResourceOption = None,
+    files: QueryFiles,
     start: StartFromOption = None,
     by: StartByOption = "append",
     replace: ReplaceOption = False,
@@ -141,7 +140,7 @@ def run(
             ephemeral=ephemeral,
             also=also,
             parameters=parse_pairs(param, "a parameter"),
-            files=read_files(wheel, wasm, resource),
+            files=files.read(),
         )
         with interrupts(_STOPPING) as interrupted, pipeline:
             watch(pipeline, seconds=seconds, as_json=as_json and not collect, quiet=quiet, stopped=interrupted.is_set)

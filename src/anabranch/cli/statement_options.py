@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,8 @@ from anabranch import limits
 from anabranch.cli.confirm import confirm
 from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.input_files import read_text
+from anabranch.cli.translate import DialectOption
+from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -17,10 +20,6 @@ if TYPE_CHECKING:
     from anabranch.store import Store
 
 FileArgument = Annotated[Path, argument("FILE.sql", "The statements.")]
-FileOrTemplateArgument = Annotated[Path | None, argument("[FILE.sql]", "The statements; or pass --template.")]
-TemplateOption = Annotated[
-    str | None, option("--template", "NAME", "Use the statements of this template; see `queries templates`.")
-]
 ParamOption = Annotated[
     list[str] | None, option("--param", "NAME=VALUE", "A parameter that the file declares; may be given several times.")
 ]
@@ -48,16 +47,32 @@ def translated_statements(file: Path, dialect: str | None) -> str:
     return translate(text, dialect, "pipeline")
 
 
-def statements_of(store: Store, file: Path | None, template: str | None, dialect: str | None) -> str:
-    """Returns the text of a file of statements, translated if it is in a `dialect`, or of a template, of which one is given.
-    Raises InvalidArgument, InvalidSql, TemplateNotFound."""
-    if (file is None) == (template is None):
-        raise InvalidArgument("pass either a file of statements or --template")
-    if file is not None:
-        return translated_statements(file, dialect)
-    if dialect is not None:
-        raise InvalidArgument("--dialect is that of a file of statements; a template has none")
-    return store.templates.get(str(template)).text
+@dataclass(frozen=True)
+class Statements:
+    """A file of statements, or a template, and the values of its parameters."""
+
+    file: Annotated[Path | None, argument("[FILE.sql]", "The statements; or pass --template.")] = None
+    template: Annotated[
+        str | None, option("--template", "NAME", "Use the statements of this template; see `queries templates`.")
+    ] = None
+    dialect: DialectOption = None
+    param: ParamOption = None
+
+    def text(self, store: Store) -> str:
+        """The text of the file, translated if it is in a dialect, or of the template. Raises InvalidArgument, InvalidSql,
+        TemplateNotFound."""
+        if (self.file is None) == (self.template is None):
+            raise InvalidArgument("pass either a file of statements or --template")
+        if self.file is not None:
+            return translated_statements(self.file, self.dialect)
+        if self.dialect is not None:
+            raise InvalidArgument("--dialect is that of a file of statements; a template has none")
+        return store.templates.get(str(self.template)).text
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The values of the parameters. Raises InvalidArgument."""
+        return parse_pairs(self.param, "a parameter")
 
 
 def parse_starts(store: Store, texts: Sequence[str] | None) -> list[Place] | None:

@@ -10,28 +10,16 @@ from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.queries.arguments import NameArgument
 from anabranch.cli.queries.info import print_change
-from anabranch.cli.query_files import (
-    ResourceOption,
-    SignatureOption,
-    WasmOption,
-    WheelOption,
-    read_files,
-    read_signature,
-)
+from anabranch.cli.query_files import QueryFiles, SignatureOption, read_signature
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
-    FileOrTemplateArgument,
-    ParamOption,
     ReplaceOption,
     StartByOption,
     StartFromOption,
-    TemplateOption,
+    Statements,
     confirm_replace,
     parse_starts,
-    statements_of,
 )
-from anabranch.cli.translate import DialectOption
-from anabranch.core.pairs import parse_pairs
 from anabranch.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -73,19 +61,15 @@ _Memory = Annotated[
 
 def deploy(
     name: NameArgument,
-    file: FileOrTemplateArgument = None,
-    template: TemplateOption = None,
-    dialect: DialectOption = None,
-    param: ParamOption = None,
+    statements: Statements,
+    *,
     trigger: _Trigger = "1s",
     start: _Start = True,
     standby: _Standby = None,
     group: _Group = None,
     cpus: _Cpus = None,
     memory: _Memory = None,
-    wheel: WheelOption = None,
-    wasm: WasmOption = None,
-    resource: ResourceOption = None,
+    files: QueryFiles,
     signature: SignatureOption = None,
     start_from: StartFromOption = None,
     by: StartByOption = "append",
@@ -117,9 +101,8 @@ def deploy(
       anabranch queries deploy means means.sql --param size='1 minute' --from -1d --replace --yes
     """
     with open_store() as opened:
-        text, parameters = statements_of(opened, file, template, dialect), parse_pairs(param, "a parameter")
-        files = read_files(wheel, wasm, resource)
-        _check(opened, name, text, parameters, files or {}, restarts=start_from is not None)
+        text, parameters, contents = statements.text(opened), statements.parameters, files.read()
+        _check(opened, name, text, parameters, contents or {}, restarts=start_from is not None)
         confirm_replace("query", name, start_from, replace=replace, yes=yes)
         info = opened.queries.deploy(
             name,
@@ -134,7 +117,7 @@ def deploy(
             group=group,
             cpus=cpus,
             memory=memory,
-            files=files,
+            files=contents,
             signature=read_signature(signature),
         )
     print_change(info, as_json)

@@ -8,7 +8,6 @@ from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line, strong
 from anabranch.cli.queries.arguments import NameArgument
 from anabranch.cli.queries.info import info_to_json, needs_text, standby_text, state_text
-from anabranch.cli.query_files import files_text
 from anabranch.model.amounts import size_text
 
 
@@ -150,7 +149,7 @@ def versions(name: NameArgument, as_json: JsonOption = False) -> None:
                 iso_time(each.created_at),
                 each.digest[:12],
                 "yes" if each.signature else "-",
-                files_text([file.name for file in each.files]),
+                ", ".join(file.name for file in each.files) or "-",
                 ", ".join(f"{key}={value}" for key, value in each.parameters.items()),
             )
             for each in found

@@ -8,7 +8,7 @@ from typing import Annotated
 from anabranch.cli.declare import option, without_store
 from anabranch.cli.options import JsonOption
 from anabranch.cli.output import print_result
-from anabranch.cli.query_files import ResourceOption, WasmOption, WheelOption, read_files
+from anabranch.cli.query_files import QueryFiles
 from anabranch.cli.statement_options import FileArgument, ParamOption, translated_statements
 from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
@@ -21,9 +21,8 @@ def sign(
     key: Annotated[
         Path, option("--key", "KEY.pem", "The private Ed25519 key; only its owner may be able to read the file.")
     ],
-    wheel: WheelOption = None,
-    wasm: WasmOption = None,
-    resource: ResourceOption = None,
+    *,
+    files: QueryFiles,
     param: ParamOption = None,
     dialect: DialectOption = None,
     out: Annotated[Path | None, option("--out", "FILE", "Where it is written. Default: FILE.sql.sig.")] = None,
@@ -42,8 +41,8 @@ def sign(
     from anabranch.deployments.files import check_files
     from anabranch.deployments.signatures import sign_query
 
-    files = check_files(read_files(wheel, wasm, resource) or {})
-    text = sign_query(key, translated_statements(file, dialect), parse_pairs(param, "a parameter"), files)
+    listed = check_files(files.read() or {})
+    text = sign_query(key, translated_statements(file, dialect), parse_pairs(param, "a parameter"), listed)
     target = out or file.with_name(f"{file.name}.sig")
     try:
         target.write_text(f"{text}\n", encoding="utf-8")

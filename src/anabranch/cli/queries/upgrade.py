@@ -12,24 +12,12 @@ from anabranch.cli.queries.arguments import NameArgument, RestartFromOption
 from anabranch.cli.queries.info import print_change
 from anabranch.cli.queries.plan import PlanOption, print_plan, upgrade_plan
 from anabranch.cli.queries.replay import wait_for_replay
-from anabranch.cli.query_files import (
-    ResourceOption,
-    SignatureOption,
-    WasmOption,
-    WheelOption,
-    read_files,
-    read_signature,
-)
+from anabranch.cli.query_files import QueryFiles, SignatureOption, read_signature
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
-    FileOrTemplateArgument,
-    ParamOption,
-    TemplateOption,
+    Statements,
     parse_starts,
-    statements_of,
 )
-from anabranch.cli.translate import DialectOption
-from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import HEAD
 from anabranch.remote.address import is_broker
@@ -50,10 +38,8 @@ _Wait = Annotated[bool, flag("--wait/--no-wait", "With --replay: wait until the 
 
 def upgrade(
     name: NameArgument,
-    file: FileOrTemplateArgument = None,
-    template: TemplateOption = None,
-    dialect: DialectOption = None,
-    param: ParamOption = None,
+    statements: Statements,
+    *,
     trigger: _Trigger = None,
     plan_only: PlanOption = False,
     restart_from: RestartFromOption = None,
@@ -62,9 +48,7 @@ def upgrade(
     replay: _Replay = None,
     keep: _Keep = True,
     wait: _Wait = True,
-    wheel: WheelOption = None,
-    wasm: WasmOption = None,
-    resource: ResourceOption = None,
+    files: QueryFiles,
     signature: SignatureOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -89,17 +73,13 @@ def upgrade(
     if not replay and not (keep and wait):
         raise InvalidArgument("--drop and --no-wait require --replay")
     with open_store() as opened:
-        text, parameters = (
-            statements_of(opened, file, template, dialect),
-            parse_pairs(param, "a parameter") if param else None,
-        )
-        files = read_files(wheel, wasm, resource)
+        text, parameters, contents = statements.text(opened), statements.parameters or None, files.read()
         if plan_only:
-            print_plan(upgrade_plan(opened, name, text, parameters, files), as_json)
+            print_plan(upgrade_plan(opened, name, text, parameters, contents), as_json)
             return
         if replay:
             if not is_broker(opened.url):  # there, a host would have to be asked
-                upgrade_plan(opened, name, text, parameters, files)
+                upgrade_plan(opened, name, text, parameters, contents)
             if not keep:
                 confirm(f"Drop the earlier results of query '{name}' once the new ones take over?", yes=yes)
             info = opened.queries.replay(
@@ -110,12 +90,12 @@ def upgrade(
                 parameters=parameters,
                 trigger=trigger,
                 keep_results=keep,
-                files=files,
+                files=contents,
                 signature=read_signature(signature),
             )
             info = wait_for_replay(opened, info) if wait else info
         else:
-            _check(upgrade_plan(opened, name, text, parameters, files), restart_from, replace=replace, yes=yes)
+            _check(upgrade_plan(opened, name, text, parameters, contents), restart_from, replace=replace, yes=yes)
             info = opened.queries.upgrade(
                 name,
                 text,
@@ -124,7 +104,7 @@ def upgrade(
                 restart_from=parse_starts(opened, restart_from),
                 by=time_kind(by),
                 replace_results=replace,
-                files=files,
+                files=contents,
                 signature=read_signature(signature),
             )
     print_change(info, as_json)

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_columns, print_json, print_note
-from anabranch.cli.query_files import (
-    ResourceOption,
-    WasmOption,
-    WheelOption,
-    read_files,
-)
-from anabranch.cli.statement_options import FileOrTemplateArgument, ParamOption, TemplateOption, statements_of
-from anabranch.cli.translate import DialectOption
-from anabranch.core.pairs import parse_pairs
+from anabranch.cli.query_files import QueryFiles
+from anabranch.cli.statement_options import Statements
 
 
 def validate(
-    file: FileOrTemplateArgument = None,
-    template: TemplateOption = None,
-    dialect: DialectOption = None,
-    param: ParamOption = None,
-    wheel: WheelOption = None,
-    wasm: WasmOption = None,
-    resource: ResourceOption = None,
+    statements: Statements,
+    *,
+    files: QueryFiles,
     as_json: JsonOption = False,
 ) -> None:
     """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints
@@ -37,18 +26,17 @@ def validate(
     from anabranch.remote.address import is_broker
 
     with open_store() as opened:
-        text, parameters = statements_of(opened, file, template, dialect), parse_pairs(param, "a parameter")
-        files = read_files(wheel, wasm, resource) or {}
+        text, parameters, contents = statements.text(opened), statements.parameters, files.read() or {}
         if is_broker(opened.url):
-            found = opened.queries.validate(text, parameters=parameters, files=files)
+            found = opened.queries.validate(text, parameters=parameters, files=contents)
         else:
             from anabranch.deployments.files import check_files
             from anabranch.spark.pipelines.functions.check import check_code
             from anabranch.spark.pipelines.plan import functions_of, plan
             from anabranch.spark.queries.validate import validate as check
 
-            listed = check_files(files)
-            check_code(functions_of(plan(text, parameters, listed)), files)
+            listed = check_files(contents)
+            check_code(functions_of(plan(text, parameters, listed)), contents)
             found = check(opened, text, parameters=parameters, files=listed)
     if as_json:
         print_json(asdict(found))
