@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from anabranch.cli.declare import flag, option
@@ -12,24 +13,43 @@ from anabranch.errors import InvalidArgument
 if TYPE_CHECKING:
     from anabranch.model.policy import ByRate, Scaling
 
-EventsOption = Annotated[
-    float | None, option("--events-per-second", "N", "Split segments that get more events than this.")
-]
-BytesOption = Annotated[
-    str | None, option("--bytes-per-second", "SIZE", "Split segments that get more bytes than this: 500KB, 2MB.")
-]
-FactorOption = Annotated[
-    int | None, option("--factor", "N", "Largest number of parts of one split; default: 2.", min=2)
-]
-MinimumOption = Annotated[int | None, option("--minimum", "N", "Smallest number of segments.", min=1)]
+
+@dataclass(frozen=True)
+class RateOptions:
+    """The load above which segments are split."""
+
+    events: Annotated[
+        float | None, option("--events-per-second", "N", "Split segments that get more events than this.")
+    ] = None
+    size: Annotated[
+        str | None, option("--bytes-per-second", "SIZE", "Split segments that get more bytes than this: 500KB, 2MB.")
+    ] = None
+    factor: Annotated[
+        int | None, option("--factor", "N", "Largest number of parts of one split; default: 2.", min=2)
+    ] = None
+    minimum: Annotated[int | None, option("--minimum", "N", "Smallest number of segments.", min=1)] = None
+
+    def policy(self) -> ByRate | None:
+        """Returns the policy that the options describe; None if they describe none. Raises InvalidArgument."""
+        from anabranch.model.policy import ByByteRate, ByEventRate
+
+        if self.events is None and self.size is None:
+            if self.factor is not None or self.minimum is not None:
+                raise InvalidArgument("--factor and --minimum require --events-per-second or --bytes-per-second")
+            return None
+        if self.events is not None and self.size is not None:
+            raise InvalidArgument("pass --events-per-second or --bytes-per-second, not both")
+        limits = (2 if self.factor is None else self.factor, 1 if self.minimum is None else self.minimum)
+        if self.events is not None:
+            return ByEventRate(self.events, *limits)
+        assert self.size is not None
+        return ByByteRate(self.size, *limits)
 
 
 def autoscale(
     stream: StreamArgument,
-    events: EventsOption = None,
-    size: BytesOption = None,
-    factor: FactorOption = None,
-    minimum: MinimumOption = None,
+    rate: RateOptions,
+    *,
     off: Annotated[bool, flag("--off", "Scale by hand from now on; the segments stay.")] = False,
     now: Annotated[bool, flag("--now", "Measure the load now, and scale one step if needed.")] = False,
     as_json: JsonOption = False,
@@ -45,7 +65,7 @@ def autoscale(
       anabranch stream autoscale iot/sensors --bytes-per-second 2MB
       anabranch stream autoscale iot/sensors --off
     """
-    new_policy = rate_policy(events, size, factor, minimum)
+    new_policy = rate.policy()
     if off and new_policy is not None:
         raise InvalidArgument("pass --off or a rate, not both")
     with open_store() as opened:
@@ -63,23 +83,6 @@ def autoscale(
         print_json({"name": stream, "scaling": policy_json(policy), "segments": segments, "streams_scaled": scaled})
     else:
         print_note(f"'{stream}' has {counted(segments, 'segment')}, {scaling_text(policy)}")
-
-
-def rate_policy(events: float | None, size: str | None, factor: int | None, minimum: int | None) -> ByRate | None:
-    """Returns the policy that the options describe; None if they describe none. Raises InvalidArgument."""
-    from anabranch.model.policy import ByByteRate, ByEventRate
-
-    if events is None and size is None:
-        if factor is not None or minimum is not None:
-            raise InvalidArgument("--factor and --minimum require --events-per-second or --bytes-per-second")
-        return None
-    if events is not None and size is not None:
-        raise InvalidArgument("pass --events-per-second or --bytes-per-second, not both")
-    limits = (2 if factor is None else factor, 1 if minimum is None else minimum)
-    if events is not None:
-        return ByEventRate(events, *limits)
-    assert size is not None
-    return ByByteRate(size, *limits)
 
 
 def policy_json(policy: Scaling) -> dict[str, object] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from anabranch.cli.autoscale import BytesOption, EventsOption, FactorOption, MinimumOption, rate_policy
+from anabranch.cli.autoscale import RateOptions
 from anabranch.cli.check_values import CheckOption, parse_checks
 from anabranch.cli.declare import flag, option
 from anabranch.cli.options import (
@@ -44,15 +44,13 @@ _ExistOk = Annotated[bool, flag("--exist-ok", "Do nothing if the stream exists w
 
 def create(
     stream: StreamArgument,
+    *,
     schema: SchemaOption = None,
     schema_from: _SchemaFrom = None,
     key: KeyOption = None,
     time: TimeOption = None,
     segments: _Segments = None,
-    events: EventsOption = None,
-    size: BytesOption = None,
-    factor: FactorOption = None,
-    minimum: MinimumOption = None,
+    rate: RateOptions,
     retain_for: _RetainFor = None,
     retain_bytes: _RetainBytes = None,
     retain_group: _RetainGroup = None,
@@ -76,8 +74,8 @@ def create(
     """
     from anabranch.cli.show import print_change
 
-    rate = rate_policy(events, size, factor, minimum)
-    if rate is not None and segments is not None:
+    by_rate = rate.policy()
+    if by_rate is not None and segments is not None:
         raise InvalidArgument(
             "--segments fixes the number of segments; with a rate, --minimum sets the smallest number"
         )
@@ -90,7 +88,7 @@ def create(
             schema=columns,
             key=key,
             time=time,
-            scaling=rate or segments or 1,
+            scaling=by_rate or segments or 1,
             tags=parse_tags(tag),
             retention=policy_from_options(retain_for, retain_bytes, groups=retain_group or ()),
             checks=parse_checks(check) or None,

@@ -32,7 +32,6 @@ _ROOT_OPTIONS: Final = {option.flag[2:].replace("-", "_"): option for option in 
 
 JsonOption = Annotated[bool, flag("--json", "Print JSON, for programs.")]
 StreamArgument = Annotated[str, argument("STREAM", "The stream, as scope/name.")]
-OutputOption = Annotated[Path | None, option("--output -o", "FILE", "Write a new file instead of stdout.")]
 TagOption = Annotated[list[str] | None, option("--tag", "NAME=VALUE", "A tag; may be given several times.")]
 WithTagOption = Annotated[
     list[str] | None, option("--tag", "NAME[=VALUE]", "Only those with this tag; may be given several times.")
@@ -43,15 +42,30 @@ MatchOption = Annotated[
 SchemaOption = Annotated[str | None, option("--schema", "TEXT", "Columns as 'name:type, name:type'.")]
 KeyOption = Annotated[str | None, option("--key", "COLUMN", "The column that is the routing key.")]
 TimeOption = Annotated[str | None, option("--time", "COLUMN", "The column that is the event time.")]
-FormatOption = Annotated[
-    Format | None,
-    typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
-]
 FollowOption = Annotated[bool, flag("--follow -f", "Keep waiting for more, until Ctrl-C.")]
 InternalOption = Annotated[bool, flag("--internal", "Also the store's own streams.")]
 TruncateTimesOption = Annotated[
     bool, flag("--truncate-times", "Truncate times to µs; otherwise finer times are refused.")
 ]
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where a result goes, and in which format."""
+
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
+    ] = None
+    file: Annotated[Path | None, option("--output -o", "FILE", "Write a new file instead of stdout.")] = None
+    as_json: JsonOption = False
+
+    @property
+    def kind(self) -> Format:
+        """The format that is asked for, or that fits where the result goes. Raises InvalidArgument."""
+        from anabranch.cli.render.result import choose
+
+        return choose(self.form, as_json=self.as_json, output=self.file)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.formats import Format
 from anabranch.cli.input_files import read_sql
 from anabranch.cli.interrupts import deferred
-from anabranch.cli.options import FormatOption, JsonOption, OutputOption, open_store, store_path
+from anabranch.cli.options import OutputOptions, open_store, store_path
 from anabranch.cli.translate import DialectOption
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import to_duration, to_size
@@ -34,9 +34,8 @@ def query(
     timeout: _Timeout = None,
     memory: _Memory = None,
     dialect: DialectOption = None,
-    form: FormatOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
+    *,
+    output: OutputOptions,
 ) -> None:
     """Query streams in SQL.
 
@@ -67,19 +66,14 @@ def query(
       anabranch query translate --from trino 'SELECT device, try_cast(note AS bigint) AS n FROM iot.sensors'
       anabranch query --allow-files "SELECT * FROM iot.sensors JOIN 'devices.csv' USING (device)"
     """
-    from anabranch.cli.render.result import choose, render
+    from anabranch.cli.render.result import render
 
-    kind = choose(form, as_json=as_json, output=output)
+    kind = output.kind
     bytes_max = limits.SQL_FILE_BYTES_MAX if allow_files else limits.SQL_BYTES_MAX
     text = read_sql(sql, file, what="the query", bytes_max=bytes_max)
     if is_broker(store_path()):
-        _ask_broker(
-            text,
-            dialect,
-            kind,
-            output,
-            local_only={"--allow-files": allow_files, "--timeout": timeout, "--memory": memory},
-        )
+        local_only = {"--allow-files": allow_files, "--timeout": timeout, "--memory": memory}
+        _ask_broker(text, dialect, kind, output.file, local_only=local_only)
         return
     with deferred():
         from anabranch.query import Query, QueryLimits
@@ -91,16 +85,11 @@ def query(
         with Query(opened, allow_files=allow_files, limits=query_limits) as engine:
             result = engine.run(text, dialect=dialect)
             if result is not None:
-                render(result, result.schema, kind, output)
+                render(result, result.schema, kind, output.file)
 
 
 def _ask_broker(
-    text: str,
-    dialect: str | None,
-    kind: Format,
-    output: Path | None,
-    *,
-    local_only: Mapping[str, object],
+    text: str, dialect: str | None, kind: Format, output: Path | None, *, local_only: Mapping[str, object]
 ) -> None:
     """Run the query at the broker, within the broker's limits. Raises InvalidArgument if one of the `local_only` options
     has a value."""

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.cli.declare import flag, option
 from anabranch.cli.formats import Format
-from anabranch.cli.options import (
-    FollowOption,
-    FormatOption,
-    JsonOption,
-    OutputOption,
-    StreamArgument,
-    open_store,
-    split_list,
-)
+from anabranch.cli.options import FollowOption, OutputOptions, StreamArgument, open_store, split_list
 from anabranch.cli.ranges import ByOption, time_kind
 from anabranch.errors import InvalidArgument
 
@@ -28,30 +21,61 @@ if TYPE_CHECKING:
     from anabranch.store import Store
 
 
-StartOption = Annotated[
-    str, option("--from", "PLACE", "head, tail, a stream cut, an event pointer, a time, or -15m before now.")
-]
-EndOption = Annotated[str | None, option("--to", "PLACE", "End before this place; default: the tail as of now.")]
-LimitOption = Annotated[int | None, option("--limit -n", "N", "At most so many events.", min=0)]
-ColumnsOption = Annotated[str | None, option("--columns", "A,B", "Only these columns.")]
 MetaOption = Annotated[bool, flag("--meta", "Add _pointer and _appended to each event.")]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Which events are read."""
+
+    start: Annotated[
+        str, option("--from", "PLACE", "head, tail, a stream cut, an event pointer, a time, or -15m before now.")
+    ] = "head"
+    end: Annotated[str | None, option("--to", "PLACE", "End before this place; default: the tail as of now.")] = None
+    by: ByOption = "append"
+    follow: FollowOption = False
+    limit: Annotated[int | None, option("--limit -n", "N", "At most so many events.", min=0)] = None
+    columns: Annotated[str | None, option("--columns", "A,B", "Only these columns.")] = None
+
+    def check_format(self, kind: Format) -> None:
+        """Raises InvalidArgument for a format that can't be followed."""
+        if kind is Format.parquet and self.follow and self.limit is None:
+            raise InvalidArgument(
+                "a Parquet file is complete only at its end: pass --limit, or another --format to --follow"
+            )
+
+    def of_reader(self, opened: Store) -> dict[str, Any]:
+        """The arguments of `Store.reader` that these options mean. Raises InvalidArgument."""
+        from anabranch.cli.stream_places import parse_place
+
+        now = opened.runtime.clock.now()
+        options: dict[str, Any] = {} if self.limit is None else {"batch_rows": max(1, min(self.limit, 65_536))}
+        return options | {
+            "start": parse_place(self.start, now=now),
+            "end": None if self.end is None else parse_place(self.end, now=now),
+            "follow": self.follow,
+            "columns": split_list(self.columns),
+            "by": time_kind(self.by),
+        }
+
+    def print_events(self, reader: Reader, kind: Format, output: Path | None, *, meta: bool) -> None:
+        """Print the events of a reader."""
+        from anabranch.cli.render.result import render
+
+        visible = _VisibleColumns(reader, meta=meta)
+        render(_at_most(visible.batches(), self.limit), visible.schema, kind, output, keep=self.follow)
 
 
 def read(
     stream: StreamArgument,
-    start: StartOption = "head",
-    end: EndOption = None,
-    by: ByOption = "append",
-    follow: FollowOption = False,
-    limit: LimitOption = None,
-    columns: ColumnsOption = None,
+    options: ReadOptions,
+    *,
     where_time: Annotated[
-        str | None, option("--where-time", "FROM..TO", "Only events with an event time in this range, TO exclusive.")
+        str | None,
+        option("--where-time", "FROM..TO", "Only events with an event time in this range, TO exclusive."),
     ] = None,
     meta: MetaOption = False,
-    form: FormatOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
+    output: OutputOptions,
 ) -> None:
     """Print the events of a stream.
 
@@ -71,54 +95,14 @@ def read(
       anabranch read iot/sensors --output sensors.parquet
       anabranch read iot/sensors --format parquet | aws s3 cp - s3://bucket/sensors.parquet
     """
-    kind = output_format(form, as_json=as_json, output=output, follow=follow, limit=limit)
+    kind = output.kind
+    options.check_format(kind)
     with open_store() as opened:
-        options = reader_options(opened, start, end, by, follow=follow, limit=limit, columns=columns)
+        arguments = options.of_reader(opened)
         if where_time is not None:
-            options["between"] = _between(where_time, opened.runtime.clock.now())
-        with opened.reader(stream, **options) as reader:
-            print_events(reader, kind, output, limit=limit, meta=meta, follow=follow)
-
-
-def output_format(
-    form: Format | None, *, as_json: bool, output: Path | None, follow: bool, limit: int | None
-) -> Format:
-    """The format of the output. Raises InvalidArgument for one that can't be followed."""
-    from anabranch.cli.render.result import choose
-
-    kind = choose(form, as_json=as_json, output=output)
-    if kind is Format.parquet and follow and limit is None:
-        raise InvalidArgument(
-            "a Parquet file is complete only at its end: pass --limit, or another --format to --follow"
-        )
-    return kind
-
-
-def reader_options(
-    opened: Store, start: str, end: str | None, by: str, *, follow: bool, limit: int | None, columns: str | None
-) -> dict[str, Any]:
-    """The arguments of `Store.reader` that these options mean. Raises InvalidArgument."""
-    from anabranch.cli.stream_places import parse_place
-
-    now = opened.runtime.clock.now()
-    options: dict[str, Any] = {} if limit is None else {"batch_rows": max(1, min(limit, 65_536))}
-    return options | {
-        "start": parse_place(start, now=now),
-        "end": None if end is None else parse_place(end, now=now),
-        "follow": follow,
-        "columns": split_list(columns),
-        "by": time_kind(by),
-    }
-
-
-def print_events(
-    reader: Reader, kind: Format, output: Path | None, *, limit: int | None, meta: bool, follow: bool
-) -> None:
-    """Print the events of a reader."""
-    from anabranch.cli.render.result import render
-
-    visible = _VisibleColumns(reader, meta=meta)
-    render(_at_most(visible.batches(), limit), visible.schema, kind, output, keep=follow)
+            arguments["between"] = _between(where_time, opened.runtime.clock.now())
+        with opened.reader(stream, **arguments) as reader:
+            options.print_events(reader, kind, output.file, meta=meta)
 
 
 def _between(text: str, now: Micros) -> tuple[int, int]:

@@ -7,20 +7,10 @@ from typing import Annotated
 
 from anabranch import limits
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import FollowOption, FormatOption, JsonOption, OutputOption, open_store
+from anabranch.cli.options import JsonOption, OutputOptions, open_store
 from anabranch.cli.output import print_json, print_note, put_json
 from anabranch.cli.queries.arguments import NameArgument, ResultArgument
-from anabranch.cli.ranges import ByOption
-from anabranch.cli.read import (
-    ColumnsOption,
-    EndOption,
-    LimitOption,
-    MetaOption,
-    StartOption,
-    output_format,
-    print_events,
-    reader_options,
-)
+from anabranch.cli.read import MetaOption, ReadOptions
 from anabranch.cli.render.json_lines import json_rows
 from anabranch.errors import EventNotFound, InvalidArgument
 
@@ -28,16 +18,10 @@ from anabranch.errors import EventNotFound, InvalidArgument
 def results(
     name: NameArgument,
     result: ResultArgument = None,
-    start: StartOption = "head",
-    end: EndOption = None,
-    by: ByOption = "append",
-    follow: FollowOption = False,
-    limit: LimitOption = None,
-    columns: ColumnsOption = None,
+    *,
+    options: ReadOptions,
     meta: MetaOption = False,
-    form: FormatOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
+    output: OutputOptions,
 ) -> None:
     """Print the results of a query, as `read` prints a stream. With --follow it continues with new results, and
     waits for the results of a query that has just been deployed.
@@ -48,11 +32,10 @@ def results(
       anabranch queries results means --from -1h --follow
       anabranch queries results means iot/means --format csv --output means.csv
     """
-    kind = output_format(form, as_json=as_json, output=output, follow=follow, limit=limit)
-    with open_store() as opened:
-        options = reader_options(opened, start, end, by, follow=follow, limit=limit, columns=columns)
-        with opened.queries.results(name, result, **options) as reader:
-            print_events(reader, kind, output, limit=limit, meta=meta, follow=follow)
+    kind = output.kind
+    options.check_format(kind)
+    with open_store() as opened, opened.queries.results(name, result, **options.of_reader(opened)) as reader:
+        options.print_events(reader, kind, output.file, meta=meta)
 
 
 def state(
