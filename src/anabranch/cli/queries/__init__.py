@@ -7,16 +7,12 @@ from anabranch.cli.declare import new_app
 from anabranch.cli.queries.deploy import deploy
 from anabranch.cli.queries.lifecycle import delete, start, stop
 from anabranch.cli.queries.listing import list_queries, show, versions
-from anabranch.cli.queries.logs import logs
-from anabranch.cli.queries.prepare import prepare
-from anabranch.cli.queries.results import results, state
-from anabranch.cli.queries.rollback import rollback
-from anabranch.cli.queries.serve import serve
-from anabranch.cli.queries.sign import sign
+from anabranch.cli.queries.results import logs, results, state
+from anabranch.cli.queries.serve import prepare, serve
+from anabranch.cli.queries.signatures import sign, trust
 from anabranch.cli.queries.templates import remove_template, save_template, templates
 from anabranch.cli.queries.top import top
-from anabranch.cli.queries.trust import trust
-from anabranch.cli.queries.upgrade import upgrade
+from anabranch.cli.queries.upgrade import rollback, upgrade
 from anabranch.cli.queries.validate import validate
 
 app = new_app()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 from anabranch.cli.confirm import YesOption
 from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JsonOption, open_store
-from anabranch.cli.queries.arguments import NameArgument
-from anabranch.cli.queries.info import print_change
+from anabranch.cli.queries.info import NameArgument, print_change
 from anabranch.cli.query_files import QueryFiles, SignatureOption, read_signature
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (

@@ -1,17 +1,21 @@
-"""How a query is shown: as text and as JSON."""
+"""What verbs about queries share: arguments, and how a query is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from anabranch.cli.declare import argument
 from anabranch.cli.output import iso_time, print_result
 from anabranch.deployments.info import progress_with_times
 from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.deployments.info import QueryInfo
+
+NameArgument = Annotated[str, argument("NAME", "The query's name.")]
+ResultArgument = Annotated[str | None, argument("[RESULT]", "With several results: the name of the stream, or 1, 2 …")]
 
 
 def print_change(info: QueryInfo, as_json: bool) -> None:

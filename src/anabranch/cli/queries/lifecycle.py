@@ -8,8 +8,7 @@ from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import flag
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_note
-from anabranch.cli.queries.arguments import NameArgument
-from anabranch.cli.queries.info import print_change
+from anabranch.cli.queries.info import NameArgument, print_change
 from anabranch.cli.statement_options import DropResultsOption
 
 

@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line, strong
-from anabranch.cli.queries.arguments import NameArgument
-from anabranch.cli.queries.info import info_to_json, needs_text, standby_text, state_text
+from anabranch.cli.queries.info import NameArgument, info_to_json, needs_text, standby_text, state_text
 from anabranch.model.amounts import size_text
 
 

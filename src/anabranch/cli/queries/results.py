@@ -1,15 +1,16 @@
-"""Prints the results of a query: all of a range, or the last one of a key."""
+"""Prints what a query has made: its results, its state and its log."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from anabranch import limits
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, OutputOptions, open_store
-from anabranch.cli.output import print_json, print_note, put_json
-from anabranch.cli.queries.arguments import NameArgument, ResultArgument
+from anabranch.cli.options import FollowOption, JsonOption, OutputOptions, open_store
+from anabranch.cli.output import iso_time, print_json, print_note, put_json, put_line
+from anabranch.cli.queries.info import NameArgument, ResultArgument
 from anabranch.cli.read import MetaOption, ReadOptions
 from anabranch.cli.render.json_lines import json_rows
 from anabranch.errors import EventNotFound, InvalidArgument
@@ -92,3 +93,33 @@ def _print_committed(
     for row in found.rows:
         put_json(json.dumps(row.to_json(), ensure_ascii=False))
     print_note(f"the state after micro-batch {found.batch}{'; there is more: --limit' if found.more else ''}")
+
+
+def logs(name: NameArgument, follow: FollowOption = False, as_json: JsonOption = False) -> None:
+    """Print the log of a query: its starts, ends and failures.
+
+    Example:
+
+      anabranch queries logs means -f
+    """
+    from anabranch.deployments.record import log_stream
+    from anabranch.errors import StreamNotFound
+
+    with open_store() as opened:
+        opened.queries.get(name)
+        try:
+            reader = opened.reader(log_stream(name), follow=follow)
+        except StreamNotFound:  # no host has run it yet
+            return
+        with reader:
+            for event in reader:
+                line = event.body
+                at = iso_time(round(line["at"].timestamp() * 1_000_000))
+                if as_json:
+                    put_json(_line_json({**line, "at": at}), flush=True)
+                else:
+                    put_line(f"{at}  {line['level']:<7}  {line['message']}", flush=True)
+
+
+def _line_json(line: Mapping[str, Any]) -> str:
+    return json.dumps(dict(line), ensure_ascii=False)

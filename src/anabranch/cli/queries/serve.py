@@ -1,4 +1,4 @@
-"""Runs the deployed queries of a store until a signal."""
+"""Runs the deployed queries of a store until a signal, and prepares this machine for it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import logging
 import sys
 from typing import Annotated
 
-from anabranch.cli.declare import flag, option
+from anabranch.cli.declare import flag, option, without_store
 from anabranch.cli.options import open_store, store_path
 from anabranch.cli.output import print_note
+from anabranch.cli.progress import ProgressMeter
 from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import shown_address
 
@@ -78,3 +79,26 @@ def _log_to_stderr() -> None:
     logger = logging.getLogger("anabranch")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+
+
+@without_store
+def prepare() -> None:
+    """Make Spark start in half the time on this machine.
+
+    Runs a small query once, in some 20 seconds, and keeps Java's classes as the JVM has loaded them: 175 MB in the user's
+    cache folder. Each later session and driver takes them from there. Java checks that they fit, so an upgrade of Java or
+    Spark only needs this verb again. `queries serve` does it by itself in the background; use this verb in the build of an
+    image, or before `pipeline run`.
+
+    Examples:
+
+      anabranch queries prepare
+    """
+    with ProgressMeter("running a small query"):
+        from anabranch.spark.queries.prepare import prepare_spark
+
+        archive = prepare_spark()
+    if archive is None:
+        print_note("nothing to do: SPARK_HOME is not the Spark of this Python environment")
+    else:
+        print_note(f"Spark's classes are in {archive}")

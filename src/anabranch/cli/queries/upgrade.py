@@ -1,30 +1,40 @@
-"""Upgrades a query to a changed file."""
+"""Upgrades a query to a changed file, or returns to an older version."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
 
 from anabranch.cli.confirm import YesOption, confirm
-from anabranch.cli.declare import flag, option
+from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.options import JsonOption, open_store
-from anabranch.cli.queries.arguments import NameArgument, RestartFromOption
-from anabranch.cli.queries.info import print_change
-from anabranch.cli.queries.plan import PlanOption, print_plan, upgrade_plan
-from anabranch.cli.queries.replay import wait_for_replay
+from anabranch.cli.output import print_columns, print_json
+from anabranch.cli.progress import ProgressMeter
+from anabranch.cli.queries.info import NameArgument, print_change
 from anabranch.cli.query_files import QueryFiles, SignatureOption, read_signature
 from anabranch.cli.ranges import time_kind
-from anabranch.cli.statement_options import (
-    Statements,
-    parse_starts,
-)
-from anabranch.errors import InvalidArgument
+from anabranch.cli.statement_options import ReplaceOption, StartByOption, Statements, confirm_replace, parse_starts
+from anabranch.deployments.upgrades import check_upgrade
+from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.cut import HEAD
 from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
     from anabranch.catalog.state.query_question import UpgradePlan
+    from anabranch.deployments.info import QueryInfo
+    from anabranch.store import Store
 
+_PlanOption = Annotated[bool, flag("--plan", "Show what would happen to each statement, and change nothing.")]
+_RestartFromOption = Annotated[
+    list[str] | None,
+    option(
+        "--restart-from --from",
+        "PLACE",
+        "Where statements that lose their state start over: head, tail, a time, -15m, or a cut (one per source).",
+    ),
+]
 _Trigger = Annotated[str | None, option("--trigger", "DURATION", "Time between micro-batches; default: unchanged.")]
 _By = Annotated[str, option("--by", "append|event", "The kind of time of --restart-from and --replay.")]
 _Replace = Annotated[bool, flag("--replace", "With --restart-from: drop the earlier results of those statements.")]
@@ -34,6 +44,7 @@ _Replay = Annotated[
 ]
 _Keep = Annotated[bool, flag("--keep/--drop", "With --replay: whether the earlier results are kept.")]
 _Wait = Annotated[bool, flag("--wait/--no-wait", "With --replay: wait until the new results have taken over.")]
+_LOOK_S: Final = 0.5
 
 
 def upgrade(
@@ -41,8 +52,8 @@ def upgrade(
     statements: Statements,
     *,
     trigger: _Trigger = None,
-    plan_only: PlanOption = False,
-    restart_from: RestartFromOption = None,
+    plan_only: _PlanOption = False,
+    restart_from: _RestartFromOption = None,
     by: _By = "append",
     replace: _Replace = False,
     replay: _Replay = None,
@@ -75,11 +86,11 @@ def upgrade(
     with open_store() as opened:
         text, parameters, contents = statements.text(opened), statements.parameters or None, files.read()
         if plan_only:
-            print_plan(upgrade_plan(opened, name, text, parameters, contents), as_json)
+            _print_plan(_upgrade_plan(opened, name, text, parameters, contents), as_json)
             return
         if replay:
             if not is_broker(opened.url):  # there, a host would have to be asked
-                upgrade_plan(opened, name, text, parameters, contents)
+                _upgrade_plan(opened, name, text, parameters, contents)
             if not keep:
                 confirm(f"Drop the earlier results of query '{name}' once the new ones take over?", yes=yes)
             info = opened.queries.replay(
@@ -93,9 +104,9 @@ def upgrade(
                 files=contents,
                 signature=read_signature(signature),
             )
-            info = wait_for_replay(opened, info) if wait else info
+            info = _wait_for_replay(opened, info) if wait else info
         else:
-            _check(upgrade_plan(opened, name, text, parameters, contents), restart_from, replace=replace, yes=yes)
+            _check(_upgrade_plan(opened, name, text, parameters, contents), restart_from, replace=replace, yes=yes)
             info = opened.queries.upgrade(
                 name,
                 text,
@@ -112,8 +123,110 @@ def upgrade(
 
 def _check(found: UpgradePlan, restart_from: Sequence[str] | None, *, replace: bool, yes: bool) -> None:
     """Refuse what can't be upgraded, and ask before earlier results are dropped."""
-    from anabranch.deployments.upgrades import check_upgrade
-
     check_upgrade(found, places=bool(restart_from))
     if replace and restart_from:
         confirm(f"Drop the earlier results in {', '.join(found.restarts) or 'no stream'}?", yes=yes)
+
+
+def rollback(
+    name: NameArgument,
+    version: Annotated[int | None, argument("[VERSION]", "Default: the one before.")] = None,
+    plan_only: _PlanOption = False,
+    restart_from: _RestartFromOption = None,
+    by: StartByOption = "append",
+    replace: ReplaceOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Return to an older version of a query, and keep the state of every statement that is the same in both. The others need
+    --restart-from, as for `upgrade`. --plan says which they are.
+
+    Examples:
+
+      anabranch queries rollback means --plan
+      anabranch queries rollback means
+      anabranch queries rollback means 3 --restart-from head --replace --yes
+    """
+    with open_store() as opened:
+        if plan_only:
+            _print_plan(_rollback_plan(opened, name, version), as_json)
+            return
+        confirm_replace("query", name, restart_from, replace=replace, yes=yes)
+        if not is_broker(opened.url):  # there, a host would have to be asked
+            check_upgrade(_rollback_plan(opened, name, version), places=bool(restart_from))
+        info = opened.queries.rollback(
+            name, version, start_from=parse_starts(opened, restart_from), by=time_kind(by), replace_results=replace
+        )
+    print_change(info, as_json)
+
+
+def _rollback_plan(store: Store, name: str, number: int | None) -> UpgradePlan:
+    """What a return to this version would do, by default to the one before. Raises QueryNotFound."""
+    current = store.queries.get(name).version
+    versions = store.queries.versions(name)
+    older = [each for each in versions if (each.number < current if number is None else each.number == number)]
+    if not older:
+        raise QueryNotFound(name, current - 1 if number is None else number)
+    version = older[-1]
+    files = {file.name: store.queries.file(name, file.name, version.number) for file in version.files}
+    return _upgrade_plan(store, name, version.text, version.parameters, files)
+
+
+def _upgrade_plan(
+    store: Store, name: str, text: str, parameters: Mapping[str, str] | None, files: Mapping[str, bytes] | None
+) -> UpgradePlan:
+    """What an upgrade would do. Through a broker, a host computes it."""
+    if is_broker(store.url):
+        return store.queries.plan(name, text, parameters=parameters, files=files)
+    from anabranch.deployments.files import check_files
+    from anabranch.spark.pipelines import record
+    from anabranch.spark.pipelines.plan import plan
+    from anabranch.spark.queries.upgrade import plan_upgrade
+
+    versions = store.queries.versions(name)
+    number = store.queries.get(name).version
+    current = next(each for each in versions if each.number == number)
+    values = current.parameters if parameters is None else parameters
+    listed = current.files if files is None else check_files(files)
+    return plan_upgrade(record.get(store.catalog, name), versions, plan(text, values, listed))
+
+
+def _print_plan(found: UpgradePlan, as_json: bool) -> None:
+    """Print what the upgrade or rollback would do with each statement."""
+    if as_json:
+        print_json(asdict(found))
+        return
+    print_columns(
+        ("RESULT", "LINE", "VERDICT", "REASON"),
+        [(each.target, each.line, each.verdict, each.reason) for each in found.statements],
+    )
+
+
+def _wait_for_replay(store: Store, replay: QueryInfo) -> QueryInfo:
+    """Wait until a replay has taken the place of its query, and show how many events it has read. Returns that query.
+    Raises InvalidArgument if it fails, or is stopped or deleted; it is then left as it is."""
+    assert replay.replaces is not None
+    with ProgressMeter("replay", unit_bytes=False) as meter:
+        while True:
+            query = store.queries.get(replay.replaces)
+            if query.version == replay.version:
+                return query
+            _show_replay(store, replay, meter)
+            time.sleep(_LOOK_S)
+
+
+def _show_replay(store: Store, replay: QueryInfo, meter: ProgressMeter) -> None:
+    name = replay.name
+    try:
+        info = store.queries.get(name)
+    except QueryNotFound:
+        if store.queries.get(str(replay.replaces)).version == replay.version:  # it has just taken over
+            return
+        raise
+    if info.wanted == "deleted":
+        return
+    if info.state == "failed" or info.wanted == "stopped":
+        why = f": {info.error}" if info.error else ""
+        raise InvalidArgument(f"replay '{name}' is {info.state}{why}; cancel it with: anabranch queries delete {name}")
+    read = sum(each.get("read", 0) for each in info.progress)
+    meter.show(f"replaying '{replay.replaces}'", read, read + sum(each.get("lag", 0) for each in info.progress))
