@@ -20,7 +20,7 @@ class VerbApp(typer.Typer):
     def __init__(self, **settings: Any) -> None:
         super().__init__(add_completion=False, rich_markup_mode="rich", **settings)
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[_Verb], _Verb]:  # type: ignore[override]
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[_Verb], _Verb]:
         """Adds the function as a verb."""
 
         def add(verb: _Verb) -> _Verb:
