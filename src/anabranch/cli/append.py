@@ -9,7 +9,7 @@ from anabranch.cli.options import JsonOption, split_list
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import RangeOptions
-from anabranch.cli.target_store import TargetStore, WindowOption, finish
+from anabranch.cli.target_store import TargetStoreOptions, WindowOption, finish
 
 
 def append(
@@ -24,7 +24,7 @@ def append(
             "Skip events that are already there, compared by these columns: a,b. Moves bytes.",
         ),
     ] = None,
-    to: TargetStore,
+    to: TargetStoreOptions,
     window: WindowOption = 4,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,7 +9,7 @@ from anabranch.cli.options import JsonOption, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import RangeOptions
-from anabranch.cli.target_store import TargetStore, WindowOption, finish
+from anabranch.cli.target_store import TargetStoreOptions, WindowOption, finish
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def copy(
     *,
     condition: _Condition = None,
     key: _Key = None,
-    to: TargetStore,
+    to: TargetStoreOptions,
     independent: _Independent = False,
     follow: _Follow = False,
     idle: _Idle = None,

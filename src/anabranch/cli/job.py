@@ -12,7 +12,7 @@ from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.options import JsonOption, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.target_store import NumberedStores, WindowOption, finish
+from anabranch.cli.target_store import JobStoreOptions, WindowOption, finish
 from anabranch.model.amounts import size_text
 from anabranch.model.seconds import check_seconds
 
@@ -104,7 +104,7 @@ def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
 def resume(
     job: JobArgument,
     *,
-    others: NumberedStores,
+    others: JobStoreOptions,
     window: WindowOption = 4,
     take_over: Annotated[bool, flag("--take-over", "Resume even if another process ran the job a moment ago.")] = False,
     confirm: Annotated[

@@ -12,7 +12,7 @@ from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JsonOption, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
-from anabranch.cli.query_files import QueryFiles
+from anabranch.cli.query_files import QueryFileOptions
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     DropResultsOption,
@@ -76,7 +76,7 @@ def run(
     once: _Once = False,
     flush: _Flush = False,
     param: ParamOption = None,
-    files: QueryFiles,
+    files: QueryFileOptions,
     start: StartFromOption = None,
     by: StartByOption = "append",
     replace: ReplaceOption = False,

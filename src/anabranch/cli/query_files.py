@@ -17,7 +17,7 @@ SignatureOption = Annotated[
 
 
 @dataclass(frozen=True)
-class QueryFiles:
+class QueryFileOptions:
     """The files whose functions the statements of a query call."""
 
     wheels: Annotated[

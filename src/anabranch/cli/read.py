@@ -25,7 +25,7 @@ MetaOption = Annotated[bool, flag("--meta", "Add _pointer and _appended to each 
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class ReadingOptions:
     """Which events are read."""
 
     start: Annotated[
@@ -68,7 +68,7 @@ class ReadOptions:
 
 def read(
     stream: StreamArgument,
-    options: ReadOptions,
+    options: ReadingOptions,
     *,
     where_time: Annotated[
         str | None,

@@ -18,7 +18,7 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.target_store import TargetStore, WindowOption, finish
+from anabranch.cli.target_store import TargetStoreOptions, WindowOption, finish
 from anabranch.errors import PipelineRunning
 from anabranch.remote.address import is_broker
 
@@ -117,7 +117,7 @@ def copy(
     *,
     internal: InternalOption = False,
     ephemeral: Annotated[bool, flag("--ephemeral", "Also ephemeral streams; their copies are permanent.")] = False,
-    to: TargetStore,
+    to: TargetStoreOptions,
     window: WindowOption = 4,
     as_json: JsonOption = False,
 ) -> None:

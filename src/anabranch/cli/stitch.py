@@ -11,7 +11,7 @@ from anabranch.cli.options import JsonOption, open_store, split_list
 from anabranch.cli.output import counted, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import ByOption, open_ranges, resolve_range, time_kind
-from anabranch.cli.target_store import NamedStores, TargetStore, WindowOption, finish
+from anabranch.cli.target_store import SourceStoreOptions, TargetStoreOptions, WindowOption, finish
 from anabranch.errors import InvalidArgument
 from anabranch.model.stream_range import StreamRange
 
@@ -45,8 +45,8 @@ def stitch(
     deduplicate: _Deduplicate = None,
     prefer: _Prefer = None,
     by: ByOption = "append",
-    others: NamedStores,
-    to: TargetStore,
+    others: SourceStoreOptions,
+    to: TargetStoreOptions,
     window: WindowOption = 4,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -71,7 +71,7 @@ def stitch(
         raise InvalidArgument("--prefer chooses which of several repeated events to keep: add --deduplicate")
     more: dict[str, object] = {}
     left_out = ""
-    if to.url is None and deduplicate is None and others == NamedStores() and not _elsewhere(sources):
+    if to.url is None and deduplicate is None and others == SourceStoreOptions() and not _elsewhere(sources):
         with open_ranges(sources, by) as (streams, parts):
             if drop_sources:
                 _confirm(parts, yes=yes)

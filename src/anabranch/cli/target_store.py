@@ -27,7 +27,7 @@ WindowOption = Annotated[int, option("--window", "N", "How many pieces are moved
 
 
 @dataclass(frozen=True)
-class TargetStore:
+class TargetStoreOptions:
     """The store that a verb writes to, if that is not the one it reads. Raises InvalidArgument for parts of a store
     without the store."""
 
@@ -61,7 +61,7 @@ class TargetStore:
 
 
 @dataclass(frozen=True)
-class NamedStores:
+class SourceStoreOptions:
     """The stores that the sources of a verb live in, by names."""
 
     urls: Annotated[
@@ -76,7 +76,7 @@ class NamedStores:
 
     @contextmanager
     def open(self) -> Iterator[dict[str, Store]]:
-        """Opens the stores, by their names. Raises the same errors as `TargetStore.open`, InvalidArgument."""
+        """Opens the stores, by their names. Raises the same errors as `TargetStoreOptions.open`, InvalidArgument."""
         urls = _by_name("--from-store", self.urls)
         places = [
             _by_name("--from-blobs", self.blobs),
@@ -103,7 +103,7 @@ def _by_name(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class NumberedStores:
+class JobStoreOptions:
     """The stores that a job reads, by their numbers in `job show`."""
 
     url: Annotated[
@@ -121,7 +121,7 @@ class NumberedStores:
     @contextmanager
     def open(self, places: Sequence[Mapping[str, str]]) -> Iterator[list[Store] | None]:
         """Opens the other stores of a job whose row has these `places`; None if no option is given. What the options
-        leave out is as in the row. Raises the same errors as `TargetStore.open`, InvalidArgument."""
+        leave out is as in the row. Raises the same errors as `TargetStoreOptions.open`, InvalidArgument."""
         others = [number for number, place in enumerate(places, 1) if place]
         asked = {
             "url": _by_number("--from-store", self.url, others),

@@ -9,13 +9,13 @@ from anabranch.cli.confirm import YesOption
 from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.queries.info import NameArgument, print_change
-from anabranch.cli.query_files import QueryFiles, SignatureOption, read_signature
+from anabranch.cli.query_files import QueryFileOptions, SignatureOption, read_signature
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     ReplaceOption,
     StartByOption,
     StartFromOption,
-    Statements,
+    StatementOptions,
     confirm_replace,
     parse_starts,
 )
@@ -60,7 +60,7 @@ _Memory = Annotated[
 
 def deploy(
     name: NameArgument,
-    statements: Statements,
+    statements: StatementOptions,
     *,
     trigger: _Trigger = "1s",
     start: _Start = True,
@@ -68,7 +68,7 @@ def deploy(
     group: _Group = None,
     cpus: _Cpus = None,
     memory: _Memory = None,
-    files: QueryFiles,
+    files: QueryFileOptions,
     signature: SignatureOption = None,
     start_from: StartFromOption = None,
     by: StartByOption = "append",

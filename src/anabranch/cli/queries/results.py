@@ -11,7 +11,7 @@ from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.options import FollowOption, JsonOption, OutputOptions, open_store
 from anabranch.cli.output import iso_time, print_json, print_note, put_json, put_line
 from anabranch.cli.queries.info import NameArgument, ResultArgument
-from anabranch.cli.read import MetaOption, ReadOptions
+from anabranch.cli.read import MetaOption, ReadingOptions
 from anabranch.cli.render.json_lines import json_rows
 from anabranch.errors import EventNotFound, InvalidArgument
 
@@ -20,7 +20,7 @@ def results(
     name: NameArgument,
     result: ResultArgument = None,
     *,
-    options: ReadOptions,
+    options: ReadingOptions,
     meta: MetaOption = False,
     output: OutputOptions,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from anabranch.cli.declare import argument, option, without_store
 from anabranch.cli.options import JsonOption, open_catalog
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result
-from anabranch.cli.query_files import QueryFiles
+from anabranch.cli.query_files import QueryFileOptions
 from anabranch.cli.statement_options import FileArgument, ParamOption, translated_statements
 from anabranch.cli.translate import DialectOption
 from anabranch.core.pairs import parse_pairs
@@ -24,7 +24,7 @@ def sign(
         Path, option("--key", "KEY.pem", "The private Ed25519 key; only its owner may be able to read the file.")
     ],
     *,
-    files: QueryFiles,
+    files: QueryFileOptions,
     param: ParamOption = None,
     dialect: DialectOption = None,
     out: Annotated[Path | None, option("--out", "FILE", "Where it is written. Default: FILE.sql.sig.")] = None,

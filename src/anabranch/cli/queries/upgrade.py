@@ -13,9 +13,15 @@ from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_columns, print_json
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.queries.info import NameArgument, print_change
-from anabranch.cli.query_files import QueryFiles, SignatureOption, read_signature
+from anabranch.cli.query_files import QueryFileOptions, SignatureOption, read_signature
 from anabranch.cli.ranges import time_kind
-from anabranch.cli.statement_options import ReplaceOption, StartByOption, Statements, confirm_replace, parse_starts
+from anabranch.cli.statement_options import (
+    ReplaceOption,
+    StartByOption,
+    StatementOptions,
+    confirm_replace,
+    parse_starts,
+)
 from anabranch.deployments.upgrades import check_upgrade
 from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.cut import HEAD
@@ -49,7 +55,7 @@ _LOOK_S: Final = 0.5
 
 def upgrade(
     name: NameArgument,
-    statements: Statements,
+    statements: StatementOptions,
     *,
     trigger: _Trigger = None,
     plan_only: _PlanOption = False,
@@ -59,7 +65,7 @@ def upgrade(
     replay: _Replay = None,
     keep: _Keep = True,
     wait: _Wait = True,
-    files: QueryFiles,
+    files: QueryFileOptions,
     signature: SignatureOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,

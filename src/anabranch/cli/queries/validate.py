@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_columns, print_json, print_note
-from anabranch.cli.query_files import QueryFiles
-from anabranch.cli.statement_options import Statements
+from anabranch.cli.query_files import QueryFileOptions
+from anabranch.cli.statement_options import StatementOptions
 
 
 def validate(
-    statements: Statements,
+    statements: StatementOptions,
     *,
-    files: QueryFiles,
+    files: QueryFileOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints
