@@ -48,7 +48,7 @@ def translated_statements(file: Path, dialect: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class StatementOptions:
+class StatementFileOptions:
     """A file of statements, or a template, and the values of its parameters."""
 
     file: Annotated[Path | None, argument("[FILE.sql]", "The statements; or pass --template.")] = None

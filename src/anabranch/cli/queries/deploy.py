@@ -15,7 +15,7 @@ from anabranch.cli.statement_options import (
     ReplaceOption,
     StartByOption,
     StartFromOption,
-    StatementOptions,
+    StatementFileOptions,
     confirm_replace,
     parse_starts,
 )
@@ -60,7 +60,7 @@ _Memory = Annotated[
 
 def deploy(
     name: NameArgument,
-    statements: StatementOptions,
+    statements: StatementFileOptions,
     *,
     trigger: _Trigger = "1s",
     start: _Start = True,

@@ -18,7 +18,7 @@ from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     ReplaceOption,
     StartByOption,
-    StatementOptions,
+    StatementFileOptions,
     confirm_replace,
     parse_starts,
 )
@@ -55,7 +55,7 @@ _LOOK_S: Final = 0.5
 
 def upgrade(
     name: NameArgument,
-    statements: StatementOptions,
+    statements: StatementFileOptions,
     *,
     trigger: _Trigger = None,
     plan_only: _PlanOption = False,

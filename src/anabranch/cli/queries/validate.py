@@ -5,11 +5,11 @@ from __future__ import annotations
 from anabranch.cli.options import JsonOption, open_store
 from anabranch.cli.output import print_columns, print_json, print_note
 from anabranch.cli.query_files import QueryFileOptions
-from anabranch.cli.statement_options import StatementOptions
+from anabranch.cli.statement_options import StatementFileOptions
 
 
 def validate(
-    statements: StatementOptions,
+    statements: StatementFileOptions,
     *,
     files: QueryFileOptions,
     as_json: JsonOption = False,
