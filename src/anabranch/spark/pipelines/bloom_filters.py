@@ -9,7 +9,7 @@ from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidSql
 from anabranch.sketches.bloom import PARTS, PARTS_MAX, expression
-from anabranch.spark.pipelines.sql_tokens import closing, is_call, list_items, replaced
+from anabranch.spark.pipelines.sql_tokens import closing, is_call, list_items, on_one_line, replaced
 
 __all__ = ["with_bloom_filters"]
 
@@ -40,13 +40,4 @@ def _written_out(text: str, tokens: Sequence[Token], first: int, last: int) -> s
         parts = int(given[0].text) if len(given) == 1 and given[0].text.isdecimal() else 0
     if not value or not 1 <= parts <= PARTS_MAX or value[0].token_type is TokenType.DISTINCT:
         raise InvalidSql(f"write {_NAME}(value[, parts]), with 1 to {PARTS_MAX} parts", line=tokens[first].line)
-    return expression(_on_one_line(text, value), parts)
-
-
-def _on_one_line(text: str, tokens: Sequence[Token]) -> str:
-    """The text of the tokens without comments and line breaks."""
-    parts: list[str] = []
-    for before, each in zip([None, *tokens], tokens, strict=False):
-        apart = before is not None and before.end + 1 < each.start
-        parts += [" " * apart, text[each.start : each.end + 1]]
-    return "".join(parts)
+    return expression(on_one_line(text, value), parts)

@@ -11,7 +11,7 @@ from sqlglot import Token, TokenType
 
 from anabranch.errors import InvalidName, InvalidSql
 from anabranch.model.names import StreamName
-from anabranch.spark.pipelines.sql_tokens import word_of
+from anabranch.spark.pipelines.sql_tokens import value_at, word_of
 
 __all__ = ["Cursor"]
 
@@ -38,6 +38,10 @@ class Cursor:
         """The word at the place, as `word_of` has it."""
         return word_of(self.peek())
 
+    def word_at(self, index: int) -> str:
+        """The word at `index`; nothing behind the last token."""
+        return word_of(self.tokens[index]) if index < len(self.tokens) else ""
+
     def take(self, word: str) -> bool:
         """Step over this word, if it is at the place."""
         if self.word() != word:
@@ -50,9 +54,18 @@ class Cursor:
         index = min(self.at if at is None else at, len(self.tokens) - 1)
         raise InvalidSql(message, line=self.tokens[index].line)
 
-    def text_since(self, begin: int) -> str:
-        """The text from the token at `begin` to the place."""
-        return self.text[self.tokens[begin].start : self.tokens[self.at - 1].end + 1]
+    def text_of(self, first: int, after: int) -> str:
+        """The text of the tokens from `first` to before `after`."""
+        return self.text[self.tokens[first].start : self.tokens[after - 1].end + 1] if first < after else ""
+
+    def kind_at(self, index: int) -> TokenType | None:
+        """What the token at `index` is; None behind the last one."""
+        return self.tokens[index].token_type if index < len(self.tokens) else None
+
+    def value(self) -> object:
+        """Step over a number, a text or a parameter, and return its value; None for anything else."""
+        value, self.at = value_at(self.tokens, self.at, self.values)
+        return value
 
     def name_at(self, index: int) -> str | None:
         """The name at `index`, quoted or not. Keywords count: they are valid names of scopes and streams."""
@@ -65,7 +78,7 @@ class Cursor:
 
     def is_dot(self, index: int) -> bool:
         """True if the token at `index` is a dot."""
-        return index < len(self.tokens) and self.tokens[index].token_type is TokenType.DOT
+        return self.kind_at(index) is TokenType.DOT
 
     def two_parts_at(self, index: int) -> tuple[str, str] | None:
         """The parts of the name at `index`, if it has two."""

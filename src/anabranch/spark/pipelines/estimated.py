@@ -9,14 +9,13 @@ those of `anabranch.core.sample_estimates`, over the column `_shed_rate`, the ch
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
-from sqlglot import Token, TokenType
+from sqlglot import TokenType
 
 from anabranch.core.sample_estimates import Z
-from anabranch.errors import InvalidSql
-from anabranch.spark.pipelines.sql_tokens import closing, list_items, nesting
+from anabranch.spark.pipelines.cursor import Cursor
+from anabranch.spark.pipelines.sql_tokens import closing, list_items, outside_parentheses
 from anabranch.spark.quoting import quoted
 from anabranch.spark.types import SHED_RATE
 
@@ -42,118 +41,88 @@ _NOT_WITH: Final = frozenset(
 )
 
 
-def estimates(text: str, tokens: Sequence[Token], begin: int) -> tuple[Replacement, ...]:
+def estimates(cursor: Cursor, begin: int) -> tuple[Replacement, ...]:
     """The replacements in the query whose tokens begin at `begin`. Raises InvalidSql, with the line, for what can't be
     estimated."""
-    return _Rewriting(text, tokens, begin).replacements()
-
-
-class _Rewriting:
-    def __init__(self, text: str, tokens: Sequence[Token], begin: int) -> None:
-        self._text = text
-        self._tokens = tokens
-        self._begin = begin
-
-    def replacements(self) -> tuple[Replacement, ...]:
-        self._refuse()
-        end = self._from()
-        found: list[Replacement] = []
-        for first, stop in list_items(self._tokens, self._begin + 1, end):
-            if call := self._call_of(first, stop):
-                found.append(self._column(first, call, stop))
-            elif inside := [index for index in range(first, stop) if self._is_call(index)]:
-                name = self._tokens[inside[0]].text
-                raise self._error(
-                    f"with shed, {name}(…) is a column of its own, so that it has an error: compute with it in a second "
-                    "statement",
-                    inside[0],
-                )
-        if not found:
-            raise self._error(f"shed requires count, sum or avg: {_FORM}", self._begin)
-        for index in range(end, len(self._tokens)):  # HAVING
-            if self._is_call(index):
-                last = closing(self._tokens, index + 1)
-                found.append((index, last, self._estimate(index, last)[0]))
-        shed = f", 1 - count(1) / sum(1 / {SHED_RATE.name}) AS {SHED_COLUMN} "
-        return (*found, (end, end - 1, shed))
-
-    def _refuse(self) -> None:
-        for index in range(self._begin, len(self._tokens)):
-            token = self._tokens[index]
-            if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
-                continue
-            # `a IS DISTINCT FROM b` compares.
-            compares = token.token_type is TokenType.DISTINCT and self._tokens[index - 1].token_type in (
-                TokenType.IS,
-                TokenType.NOT,
+    _refuse(cursor, begin)
+    end = _from(cursor, begin)
+    found: list[Replacement] = []
+    for first, stop in list_items(cursor.tokens, begin + 1, end):
+        if last := _call_of(cursor, first, stop):
+            name, (value, error) = cursor.tokens[stop - 1].text, _estimate(cursor, first, last)
+            found.append((first, stop - 1, f"{value} AS {quoted(name)}, {error} AS {quoted(f'{name}_error')}"))
+        elif inside := [index for index in range(first, stop) if _is_call(cursor, index)]:
+            cursor.fail(
+                f"with shed, {cursor.tokens[inside[0]].text}(…) is a column of its own, so that it has an error: compute with "
+                "it in a second statement",
+                at=inside[0],
             )
-            named = token.text.upper()
-            if token.token_type in _NOT_WITH and not compares:
-                raise self._error(f"a query with shed can't have {named}: {_FORM}", index)
-            if named == "EMIT" or (self._opens(index) and _REFUSED.fullmatch(token.text)):
-                raise self._error(
-                    f"{token.text} can't be estimated from a part of the events: omit shed, or use count, sum and avg",
-                    index,
-                )
-            if index > self._begin and named == "SELECT":
-                raise self._error(f"a query with shed can't have a subquery: {_FORM}", index)
+    if not found:
+        cursor.fail(f"shed requires count, sum or avg: {_FORM}", at=begin)
+    for index in range(end, len(cursor.tokens)):  # HAVING
+        if _is_call(cursor, index):
+            last = closing(cursor.tokens, index + 1)
+            found.append((index, last, _estimate(cursor, index, last)[0]))
+    shed = f", 1 - count(1) / sum(1 / {SHED_RATE.name}) AS {SHED_COLUMN} "
+    return (*found, (end, end - 1, shed))
 
-    def _from(self) -> int:
-        depth = 0
-        selects = self._tokens[self._begin].token_type is TokenType.SELECT
-        for index in range(self._begin, len(self._tokens) if selects else self._begin):
-            depth += nesting(self._tokens[index])
-            if (
-                self._tokens[index].token_type is TokenType.FROM
-                and not depth
-                and self._tokens[index - 1].token_type is not TokenType.DISTINCT
-            ):
-                return index
-        raise self._error(f"shed requires: {_FORM}", self._begin)
 
-    def _call_of(self, first: int, stop: int) -> int | None:
-        """The last token of the aggregate that is this item, before its name."""
-        if not self._is_call(first):
-            return None
-        last = closing(self._tokens, first + 1)
-        rest = self._tokens[last + 1 : stop]
-        if rest and rest[0].token_type is TokenType.ALIAS:
-            rest = rest[1:]
-        elif not rest:
-            raise self._error(f"name the column: {self._text_of(first, last)} AS name", first)
-        plain = len(rest) == 1 and rest[0].token_type is not TokenType.NUMBER
-        return last if plain and rest[0].token_type is not TokenType.STRING else None
+def _refuse(cursor: Cursor, begin: int) -> None:
+    for index in range(begin, len(cursor.tokens)):
+        kind, word, text = cursor.kind_at(index), cursor.word_at(index), cursor.tokens[index].text
+        # `a IS DISTINCT FROM b` compares.
+        compares = kind is TokenType.DISTINCT and cursor.kind_at(index - 1) in (TokenType.IS, TokenType.NOT)
+        if kind in _NOT_WITH and not compares:
+            cursor.fail(f"a query with shed can't have {word}: {_FORM}", at=index)
+        calls = word and cursor.kind_at(index + 1) is TokenType.L_PAREN
+        if word == "EMIT" or (calls and _REFUSED.fullmatch(text)):
+            cursor.fail(
+                f"{text} can't be estimated from a part of the events: omit shed, or use count, sum and avg", at=index
+            )
+        if index > begin and word == "SELECT":
+            cursor.fail(f"a query with shed can't have a subquery: {_FORM}", at=index)
 
-    def _column(self, first: int, last: int, stop: int) -> Replacement:
-        name = self._tokens[stop - 1].text
-        value, error = self._estimate(first, last)
-        return first, stop - 1, f"{value} AS {quoted(name)}, {error} AS {quoted(f'{name}_error')}"
 
-    def _estimate(self, first: int, last: int) -> tuple[str, str]:
-        """The value and its error as SQL."""
-        function = self._tokens[first].text.lower()
-        if len(list_items(self._tokens, first + 2, last)) > 1 or last == first + 2:
-            raise self._error(f"with shed, {function} has one argument", first)
-        value = self._text_of(first + 2, last - 1)
-        if value == "*":
-            if function != "count":
-                raise self._error(f"{function}(*): expected a column", first)
-            value = "1"
-        return {"count": _count, "sum": _sum}.get(function, _average)(value)
+def _from(cursor: Cursor, begin: int) -> int:
+    kind = cursor.kind_at
+    outside = outside_parentheses(cursor.tokens, begin) if kind(begin) is TokenType.SELECT else ()
+    names = (at for at in outside if kind(at) is TokenType.FROM and kind(at - 1) is not TokenType.DISTINCT)
+    found = next(names, None)
+    if found is None:
+        cursor.fail(f"shed requires: {_FORM}", at=begin)
+    return found
 
-    def _is_call(self, index: int) -> bool:
-        token = self._tokens[index]
-        plain = token.token_type is not TokenType.STRING and token.text.lower() in _ESTIMATED
-        return plain and self._opens(index) and self._tokens[index - 1].token_type is not TokenType.DOT
 
-    def _opens(self, index: int) -> bool:
-        return index + 1 < len(self._tokens) and self._tokens[index + 1].token_type is TokenType.L_PAREN
+def _call_of(cursor: Cursor, first: int, stop: int) -> int | None:
+    """The last token of the aggregate that is this item, before its name."""
+    if not _is_call(cursor, first):
+        return None
+    last = closing(cursor.tokens, first + 1)
+    rest = cursor.tokens[last + 1 : stop]
+    if rest and rest[0].token_type is TokenType.ALIAS:
+        rest = rest[1:]
+    elif not rest:
+        cursor.fail(f"name the column: {cursor.text_of(first, last + 1)} AS name", at=first)
+    return last if len(rest) == 1 and rest[0].token_type not in (TokenType.NUMBER, TokenType.STRING) else None
 
-    def _text_of(self, first: int, last: int) -> str:
-        return self._text[self._tokens[first].start : self._tokens[last].end + 1]
 
-    def _error(self, message: str, index: int) -> InvalidSql:
-        return InvalidSql(message, line=self._tokens[index].line)
+def _estimate(cursor: Cursor, first: int, last: int) -> tuple[str, str]:
+    """The value and its error as SQL."""
+    function = cursor.tokens[first].text.lower()
+    if len(list_items(cursor.tokens, first + 2, last)) > 1 or last == first + 2:
+        cursor.fail(f"with shed, {function} has one argument", at=first)
+    value = cursor.text_of(first + 2, last)
+    if value == "*":
+        if function != "count":
+            cursor.fail(f"{function}(*): expected a column", at=first)
+        value = "1"
+    return {"count": _count, "sum": _sum}.get(function, _average)(value)
+
+
+def _is_call(cursor: Cursor, index: int) -> bool:
+    """True for a call of an aggregate that is estimated, whose name may be quoted."""
+    named = cursor.kind_at(index) is not TokenType.STRING and cursor.tokens[index].text.lower() in _ESTIMATED
+    return named and cursor.kind_at(index + 1) is TokenType.L_PAREN and not cursor.is_dot(index - 1)
 
 
 def _weight(value: str) -> str:

@@ -6,7 +6,7 @@ They are those of sqlglot's tokenizer. Its parser is not used, because it does n
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ __all__ = [
     "is_declaration",
     "list_items",
     "nesting",
+    "on_one_line",
+    "outside_parentheses",
     "replaced",
     "split_statements",
     "tokenize",
@@ -147,16 +149,22 @@ def closing(tokens: Sequence[Token], opened: int) -> int:
     raise InvalidSql("this ( is never closed", line=tokens[opened].line)
 
 
+def outside_parentheses(tokens: Sequence[Token], first: int, end: int | None = None) -> Iterator[int]:
+    """The indices of the tokens from `first` on that are not in parentheses which open there, up to `end` or to a parenthesis
+    that closes an earlier one."""
+    depth = 0
+    for index in range(first, len(tokens) if end is None else end):
+        depth += nesting(tokens[index])
+        if depth < 0:
+            return
+        if not depth:
+            yield index
+
+
 def list_items(tokens: Sequence[Token], first: int, end: int) -> list[tuple[int, int]]:
     """The first token of each item of a list, and the one after its last."""
-    found: list[tuple[int, int]] = []
-    depth, begun = 0, first
-    for index in range(first, end):
-        depth += nesting(tokens[index])
-        if tokens[index].token_type is TokenType.COMMA and not depth:
-            found.append((begun, index))
-            begun = index + 1
-    return [*found, (begun, end)]
+    commas = [i for i in outside_parentheses(tokens, first, end) if tokens[i].token_type is TokenType.COMMA]
+    return list(zip([first, *(comma + 1 for comma in commas)], [*commas, end], strict=True))
 
 
 def is_declaration(tokens: Sequence[Token]) -> bool:
@@ -181,6 +189,15 @@ def value_at(tokens: Sequence[Token], index: int, values: Mapping[str, Any]) -> 
     if len(found) == 2 and found[0].token_type is TokenType.COLON and found[1].text in values:
         return values[found[1].text], index + 2
     return None, index + 1
+
+
+def on_one_line(text: str, tokens: Sequence[Token]) -> str:
+    """The text of these tokens without comments and line breaks."""
+    line, stop = "", tokens[0].start if tokens else 0
+    for each in tokens:
+        line += " " * (each.start > stop) + text[each.start : each.end + 1]
+        stop = each.end + 1
+    return line
 
 
 def replaced(text: str, changes: Iterable[tuple[int, int, str]], start: int = 0, stop: int | None = None) -> str:

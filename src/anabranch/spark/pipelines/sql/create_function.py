@@ -133,7 +133,7 @@ def _type(cursor: Cursor, ends: Sequence[str]) -> str:
         word = cursor.word()
         depth += word.count("(") + word.count("<") - word.count(")") - word.count(">")
         cursor.at += 1
-    given = cursor.text_since(begin) if cursor.at > begin else ""
+    given = cursor.text_of(begin, cursor.at)
     try:
         kind = exp.DataType.build(given, dialect="spark") if given else None
     except (SqlglotError, ValueError):

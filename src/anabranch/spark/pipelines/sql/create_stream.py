@@ -47,12 +47,11 @@ def created_stream(cursor: Cursor, number: int, functions: Mapping[str, Declared
     if not reads.sources:
         cursor.fail(f"the query reads no stream; name one with FROM STREAM scope.name, to feed {target}", at=begin)
     _check_append_times(cursor, begin, windows, reads)
-    estimated = () if options.shed is None else estimates(cursor.text, cursor.tokens, begin)
+    estimated = () if options.shed is None else estimates(cursor, begin)
     if estimated and len(reads.found) != 1:
         cursor.fail("a statement with shed reads one stream: join its results in a second statement", at=begin)
     not_null = keys_not_null(cursor, begin) if sum(each.is_stream for each in reads.found) > 1 else []
-    query = (cursor.text, cursor.tokens, begin, reads.found, cursor.values)
-    windowed = drift_query(*query) or windowed_query(*query, windows)
+    windowed = drift_query(cursor, begin, reads.found) or windowed_query(cursor, begin, reads.found, windows)
     handler = _handler(cursor, options, functions)
     _check_windowed(cursor, windowed, options, into)
     called = {token.text for token in cursor.tokens}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlglot import Token, TokenType
+from sqlglot import TokenType
 
 from anabranch.spark.pipelines.cursor import Cursor
 from anabranch.spark.pipelines.estimated import Replacement
-from anabranch.spark.pipelines.sql_tokens import closing, nesting, word_of
+from anabranch.spark.pipelines.sql_tokens import closing, nesting, on_one_line, outside_parentheses, word_of
 
 __all__ = ["keys_not_null"]
 
@@ -32,35 +32,30 @@ def keys_not_null(cursor: Cursor, begin: int) -> list[Replacement]:
                 cursor.fail("a FULL JOIN of streams needs a condition: ON a.key = b.key AND …", at=index)
             sides = [side for conjunct in _conjuncts(cursor, condition, _end(cursor, condition)) for side in conjunct]
             if sides:
-                tests = "".join(f"({_text(cursor, *side)}) IS NOT NULL AND " for side in dict.fromkeys(sides))
+                tests = "".join(
+                    f"({on_one_line(cursor.text, cursor.tokens[slice(*side)])}) IS NOT NULL AND "
+                    for side in dict.fromkeys(sides)
+                )
                 found.append((condition, condition - 1, tests))
     return found
 
 
-def _token(cursor: Cursor, index: int) -> Token | None:
-    return cursor.tokens[index] if index < len(cursor.tokens) else None
-
-
 def _join(cursor: Cursor, full: int) -> int | None:
     """The index of JOIN after FULL; None if this is something else of that name."""
-    at = full + 1 + (word_of(_token(cursor, full + 1)) == "OUTER")
-    return at if word_of(_token(cursor, at)) == "JOIN" else None
+    at = full + 1 + (cursor.word_at(full + 1) == "OUTER")
+    return at if cursor.word_at(at) == "JOIN" else None
 
 
 def _condition(cursor: Cursor, join: int) -> int | None:
     """Where the condition of a join begins, after its ON; None if it has none."""
-    depth, joins = 0, 1
-    for index in range(join + 1, len(cursor.tokens)):
-        depth += nesting(cursor.tokens[index])
+    joins = 1
+    for index in outside_parentheses(cursor.tokens, join + 1):
         word = word_of(cursor.tokens[index])
-        if depth < 0 or (not depth and (word in _AFTER or word == "USING")):
+        if word in _AFTER or word == "USING":
             break
-        if not depth and word == "JOIN":
-            joins += 1
-        elif not depth and word == "ON":
-            joins -= 1
-            if not joins:
-                return index + 1
+        joins += (word == "JOIN") - (word == "ON")
+        if not joins:
+            return index + 1
     return None
 
 
@@ -70,15 +65,10 @@ def _end(cursor: Cursor, begin: int) -> int:
     for index in range(begin, len(cursor.tokens)):
         token = cursor.tokens[index]
         depth += nesting(token)
-        calls = word_of(token) in ("LEFT", "RIGHT") and _opens(cursor, index + 1)
+        calls = word_of(token) in ("LEFT", "RIGHT") and cursor.kind_at(index + 1) is TokenType.L_PAREN
         if depth < 0 or (not depth and not calls and (token.token_type is TokenType.COMMA or word_of(token) in _ENDS)):
             return index
     return len(cursor.tokens)
-
-
-def _opens(cursor: Cursor, index: int) -> bool:
-    token = _token(cursor, index)
-    return token is not None and token.token_type is TokenType.L_PAREN
 
 
 def _conjuncts(cursor: Cursor, begin: int, end: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -103,7 +93,7 @@ def _conjuncts(cursor: Cursor, begin: int, end: int) -> list[tuple[tuple[int, in
 
 
 def _equality(cursor: Cursor, begin: int, end: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    if begin < end and _opens(cursor, begin) and closing(cursor.tokens, begin) == end - 1:
+    if begin < end and cursor.kind_at(begin) is TokenType.L_PAREN and closing(cursor.tokens, begin) == end - 1:
         return _conjuncts(cursor, begin + 1, end - 1)
     signs, depth = [], 0
     for index in range(begin, end):
@@ -114,12 +104,3 @@ def _equality(cursor: Cursor, begin: int, end: int) -> list[tuple[tuple[int, int
     if len(signs) != 1 or word_of(cursor.tokens[begin]) == "NOT":
         return []
     return [((begin, signs[0]), (signs[0] + 1, end))]
-
-
-def _text(cursor: Cursor, begin: int, end: int) -> str:
-    """The tokens as text in one line, without comments."""
-    words, stop = "", cursor.tokens[begin].start
-    for token in cursor.tokens[begin:end]:
-        words += " " * (token.start != stop) + cursor.text[token.start : token.end + 1]
-        stop = token.end + 1
-    return words

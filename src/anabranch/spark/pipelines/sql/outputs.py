@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from anabranch.model.names import StreamName
 from anabranch.spark.pipelines.cursor import Cursor
 from anabranch.spark.pipelines.side_outputs import HOPS_MAX, SIDE_OUTPUTS_MAX, SideOutput
-from anabranch.spark.pipelines.sql_tokens import nesting, value_at, word_of
+from anabranch.spark.pipelines.sql_tokens import outside_parentheses, word_of
 from anabranch.spark.pipelines.statement import StatementOptions
 
 __all__ = ["OutputClauses", "outputs"]
@@ -59,28 +59,25 @@ def _output(cursor: Cursor, copies: bool, hops_max: int | None) -> SideOutput:
     target = cursor.stream_name("INTO")
     if not cursor.take("WHEN"):
         cursor.fail("expected WHEN and a condition after INTO scope.name")
-    begin, depth = cursor.at, 0
-    while (token := cursor.peek()) is not None:
-        depth += nesting(token)
-        if depth == 0 and (cursor.word() in ("INTO", "AS") or _begins_clause(cursor)):
-            break
-        cursor.at += 1
+    begin = cursor.at
+    outside = outside_parentheses(cursor.tokens, begin)
+    cursor.at = next((index for index in outside if _begins_clause(cursor, index)), len(cursor.tokens))
     if cursor.at == begin:
         cursor.fail("expected a condition after WHEN")
-    return SideOutput(target, cursor.text_since(begin), cursor.tokens[begin].line, copies, hops_max)
+    return SideOutput(target, cursor.text_of(begin, cursor.at), cursor.tokens[begin].line, copies, hops_max)
 
 
-def _begins_clause(cursor: Cursor) -> bool:
-    """True for COPY INTO, COPY FEEDBACK and FEEDBACK WITHIN. A column may be called copy or feedback, too."""
-    words = tuple(map(word_of, cursor.tokens[cursor.at : cursor.at + 2]))
-    return words in (("COPY", "INTO"), ("COPY", "FEEDBACK"), ("FEEDBACK", "WITHIN"))
+def _begins_clause(cursor: Cursor, index: int) -> bool:
+    """True for INTO, AS, COPY INTO, COPY FEEDBACK and FEEDBACK WITHIN. A column may be called copy or feedback, too."""
+    words = tuple(map(word_of, cursor.tokens[index : index + 2]))
+    return words[0] in ("INTO", "AS") or words in (("COPY", "INTO"), ("COPY", "FEEDBACK"), ("FEEDBACK", "WITHIN"))
 
 
 def _hops(cursor: Cursor) -> int:
     form = f"expected FEEDBACK WITHIN n HOPS INTO scope.name WHEN condition, with n from 1 to {HOPS_MAX:,}"
     if not cursor.take("WITHIN"):
         cursor.fail(form)
-    value, cursor.at = value_at(cursor.tokens, cursor.at, cursor.values)
+    value = cursor.value()
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= HOPS_MAX or not cursor.take("HOPS"):
         cursor.fail(form, at=cursor.at - 1)
     return value

@@ -15,14 +15,14 @@ The name and the order of the arguments of `count_window` are those of TDengine'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NoReturn
 
 from sqlglot import Token, TokenType
 
-from anabranch.errors import InvalidSql
-from anabranch.spark.pipelines.sql_tokens import closing, is_call, list_items, nesting, replaced, value_at
+from anabranch.spark.pipelines.cursor import Cursor
+from anabranch.spark.pipelines.sql_tokens import closing, is_call, list_items, outside_parentheses, replaced, value_at
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, ORDER, PANE, SESSION_WINDOW, WINDOW
 from anabranch.spark.pipelines.windows.count import CountWindow
 from anabranch.spark.pipelines.windows.drift import DriftDetector
@@ -71,58 +71,53 @@ class Relation:
 
 
 def windowed_query(
-    text: str,
-    tokens: Sequence[Token],
-    begin: int,
-    relations: Sequence[Relation],
-    values: Mapping[str, Any],
-    windows: Sequence[StatementWindow],
+    cursor: Cursor, begin: int, relations: Sequence[Relation], windows: Sequence[StatementWindow]
 ) -> WindowedQuery | None:
-    """The parts of the query whose tokens begin at `begin`; None if Spark computes its windows. `values` are those of
-    parameters, `windows` the query's windows of time. Raises InvalidSql."""
-    count = [index for index in range(begin, len(tokens)) if is_call(tokens, index, (COUNT_WINDOW,))]
-    emit = _emit(tokens, begin)
+    """The parts of the query whose tokens begin at `begin`; None if Spark computes its windows. `windows` are the query's
+    windows of time. Raises InvalidSql."""
+    emit = _emit(cursor, begin)
+    end = len(cursor.tokens) if emit is None else emit
+    count = [index for index in range(begin, len(cursor.tokens)) if is_call(cursor.tokens, index, (COUNT_WINDOW,))]
     if not count and emit is None:
         return None
-    return _Division(text, tokens, begin, relations, values, windows, count, emit).divided()
+    time = [index for index in range(begin, end) if is_call(cursor.tokens, index, (WINDOW, SESSION_WINDOW))]
+    return _Division(cursor, begin, end, relations, windows, count, time, emit).divided()
 
 
-def _emit(tokens: Sequence[Token], begin: int) -> int | None:
+def _emit(cursor: Cursor, begin: int) -> int | None:
     """Where the clause EMIT begins, which is after GROUP BY."""
-    grouped, depth = False, 0
-    for index in range(begin, len(tokens)):
-        token = tokens[index]
-        depth += nesting(token)
-        grouped = grouped or (token.token_type is TokenType.GROUP_BY and not depth)
-        begins = token.token_type is TokenType.VAR and token.text.upper() == "EMIT"
-        if grouped and not depth and begins and tokens[index - 1].token_type not in _BEFORE_NAMES:
+    grouped = False
+    for index in outside_parentheses(cursor.tokens, begin):
+        grouped = grouped or cursor.kind_at(index) is TokenType.GROUP_BY
+        begins = cursor.kind_at(index) is TokenType.VAR and cursor.word_at(index) == "EMIT"
+        if grouped and begins and cursor.kind_at(index - 1) not in _BEFORE_NAMES:
             return index
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """A query under division: `tokens` from `begin` on, with the calls of count_window at `count`, and EMIT at `emit`."""
+    """A query under division, from its token at `begin` to before the one at `end`: with the calls of count_window at `count`,
+    those of windows of time at `time`, and EMIT at `emit`."""
 
-    text: str
-    tokens: Sequence[Token]
+    cursor: Cursor
     begin: int
+    end: int
     relations: Sequence[Relation]
-    values: Mapping[str, Any]
     windows: Sequence[StatementWindow]
     count: Sequence[int]
+    time: Sequence[int]
     emit: int | None
-
-    @property
-    def _end(self) -> int:
-        return len(self.tokens) if self.emit is None else self.emit
 
     @property
     def _calls(self) -> Sequence[int]:
         """The calls of the window's function."""
-        return self.count or [
-            index for index in range(self.begin, self._end) if is_call(self.tokens, index, (WINDOW, SESSION_WINDOW))
-        ]
+        return self.count or self.time
+
+    @property
+    def tokens(self) -> Sequence[Token]:
+        """Those of the statement."""
+        return self.cursor.tokens
 
     @property
     def _form(self) -> str:
@@ -135,15 +130,15 @@ class _Division:
         marks = self._clauses()
         groups = marks.get("GROUP BY")
         if "FROM" not in marks or groups is None:
-            raise self._error(f"count_window belongs into GROUP BY: {self._form}", self._calls[0])
-        items = self._groups(groups + 1, marks.get("HAVING", self._end))
+            self._fail(f"count_window belongs into GROUP BY: {self._form}", self._calls[0])
+        items = self._groups(groups + 1, marks.get("HAVING", self.end))
         called = [item for item in items if item[0] in self._calls]
         if len(called) != 1:
-            raise self._error(f"GROUP BY names one window: {self._form}", self._calls[0] if self._calls else groups)
+            self._fail(f"GROUP BY names one window: {self._form}", self._calls[0] if self._calls else groups)
         whole = closing(self.tokens, called[0][0] + 1) + 1 == called[0][1]
         window = spans or self._count_window(called[0])
         if not whole:
-            raise self._error(f"expected {self._form}", called[0][0])
+            self._fail(f"expected {self._form}", called[0][0])
         keys = [item for item in items if item is not called[0]]
         alias = self._alias(marks["FROM"], marks.get("WHERE", groups))
         return WindowedQuery(
@@ -153,71 +148,63 @@ class _Division:
                 marks["FROM"], groups, called[0], alias, keys if policy and policy.mode == "retracting" else None
             ),
             len(keys),
-            self._words([*range(self.begin, marks["FROM"]), *range(groups, self._end)]),
+            self._words([*range(self.begin, marks["FROM"]), *range(groups, self.end)]),
             policy,
         )
 
     def _kind(self) -> tuple[StatementWindow | None, EmitPolicy | None]:
         """The window of time, if that is what the query has, and its policy."""
-        policy = None if self.emit is None else emit_policy(self.tokens, self.emit, self.values)
+        text, tokens, values = self.cursor.text, self.cursor.tokens, self.cursor.values
+        policy = None if self.emit is None else emit_policy(Cursor(text, tokens, values, at=self.emit))
         if self.count:
-            for index in range(self.begin, self._end):
-                if is_call(self.tokens, index, (WINDOW, SESSION_WINDOW)):
-                    raise self._error(
-                        "a statement can't have both count_window and other windows: use a second statement", index
-                    )
-            if self.emit is not None and policy is not None and policy.late_us:
-                raise self._error(
-                    "LATE WITHIN requires windows of time; count_window takes events as they come", self.emit
+            if self.time:
+                self._fail(
+                    "a statement can't have both count_window and other windows: use a second statement", self.time[0]
                 )
+            if self.emit is not None and policy is not None and policy.late_us:
+                self._fail("LATE WITHIN requires windows of time; count_window takes events as they come", self.emit)
             return None, policy
         assert self.emit is not None, "there is a count_window or EMIT"
         if len(self.windows) != 1:
-            raise self._error(f"EMIT requires exactly one kind of window: {self._form}", self.emit)
+            self._fail(f"EMIT requires exactly one kind of window: {self._form}", self.emit)
         return self.windows[0], policy
 
     def _refuse_relative(self) -> None:
         """Refuse what relates results to each other: Spark would relate only those of one micro-batch."""
-        depth = 0
-        for index in range(self.begin + 1, self._end):
+        outside = set(outside_parentheses(self.tokens, self.begin + 1, self.end))
+        for index in range(self.begin + 1, self.end):
             token, before = self.tokens[index], self.tokens[index - 1].token_type
-            depth += nesting(token)
-            after = self.tokens[index + 1].token_type if index + 1 < self._end else None
+            after = self.cursor.kind_at(index + 1)
             distinct = token.token_type is TokenType.DISTINCT and index == self.begin + 1
             over = token.token_type is TokenType.OVER and before is TokenType.R_PAREN
-            offset = token.token_type is TokenType.OFFSET and not depth and after in (TokenType.NUMBER, TokenType.COLON)
-            if distinct or over or offset:
-                raise self._error(
+            offset = token.token_type is TokenType.OFFSET and after in (TokenType.NUMBER, TokenType.COLON)
+            if distinct or over or (offset and index in outside):
+                self._fail(
                     f"a query with these windows can't have {token.text.upper()}, which would only see the results of one "
                     "micro-batch: use it in a query of the result stream",
                     index,
                 )
 
-    def _error(self, message: str, index: int) -> InvalidSql:
-        return InvalidSql(message, line=self.tokens[min(index, len(self.tokens) - 1)].line)
+    def _fail(self, message: str, index: int) -> NoReturn:
+        self.cursor.fail(message, at=index)
 
     def _clauses(self) -> dict[str, int]:
         """Where the query's own clauses begin. Raises InvalidSql for one that it can't have."""
         allowed = ("FROM", "WHERE", "GROUP BY", "HAVING")
         found: dict[str, int] = {}
-        depth = 0
-        for index in range(self.begin, self._end):
-            token = self.tokens[index]
-            depth += nesting(token)
-            word = " ".join(token.text.upper().split())
-            if depth or token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
-                continue
-            after_dot = self.tokens[index - 1].token_type is TokenType.DOT
-            if word == "FROM" and self.tokens[index - 1].text.upper() == "DISTINCT":  # IS DISTINCT FROM
+        for index in outside_parentheses(self.tokens, self.begin, self.end):
+            word = " ".join(self.cursor.word_at(index).split())
+            after_dot = self.cursor.is_dot(index - 1)
+            if word == "FROM" and self.cursor.word_at(index - 1) == "DISTINCT":  # IS DISTINCT FROM
                 continue
             if word in allowed and not after_dot:
                 if any(allowed.index(each) >= allowed.index(word) for each in found):
-                    raise self._error(f"expected {self._form}", index)
+                    self._fail(f"expected {self._form}", index)
                 found[word] = index
-            elif token.token_type in _REFUSED and not after_dot:
-                raise self._error(f"a query with these windows can't have {word}: {self._form}", index)
-        if self.tokens[self.begin].text.upper() != "SELECT":
-            raise self._error(f"expected {self._form}", self.begin)
+            elif self.cursor.kind_at(index) in _REFUSED and not after_dot:
+                self._fail(f"a query with these windows can't have {word}: {self._form}", index)
+        if self.cursor.word_at(self.begin) != "SELECT":
+            self._fail(f"expected {self._form}", self.begin)
         return found
 
     def _groups(self, first: int, end: int) -> list[tuple[int, int]]:
@@ -226,24 +213,24 @@ class _Division:
         for begun, after in items:
             words = [token.text.upper() for token in self.tokens[begun:after]]
             if not words or words in (["ALL"],) or words[0] in ("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING"):
-                raise self._error(f"expected columns and a window after GROUP BY: {self._form}", begun)
+                self._fail(f"expected columns and a window after GROUP BY: {self._form}", begun)
             if len(words) == 1 and words[0].isdecimal():
-                raise self._error("GROUP BY names columns here, not their numbers", begun)
+                self._fail("GROUP BY names columns here, not their numbers", begun)
         return items
 
     def _count_window(self, item: tuple[int, int]) -> CountWindow:
         form = "write count_window(events[, step]) with whole numbers"
         numbers = []
         for first, end in list_items(self.tokens, item[0] + 2, closing(self.tokens, item[0] + 1)):
-            value, after = value_at(self.tokens, first, self.values)
+            value, after = value_at(self.tokens, first, self.cursor.values)
             if not isinstance(value, int) or isinstance(value, bool) or after != end:
-                raise self._error(form, first)
+                self._fail(form, first)
             numbers.append(value)
         if len(numbers) > 2:
-            raise self._error(form, item[0])
+            self._fail(form, item[0])
         window = CountWindow(numbers[0], numbers[-1])
         if not 1 <= window.step <= window.size <= _SIZE_MAX:
-            raise self._error(f"count_window needs 1 <= step <= events <= {_SIZE_MAX:,}", item[0])
+            self._fail(f"count_window needs 1 <= step <= events <= {_SIZE_MAX:,}", item[0])
         return window
 
     def _alias(self, begin: int, end: int) -> str:
@@ -252,12 +239,12 @@ class _Division:
             "a query with these windows reads one stream: FROM STREAM scope.name [AS name]; join in another statement"
         )
         if len(self.relations) != 1 or not self.relations[0].is_stream or self.relations[0].first != begin + 1:
-            raise self._error(form, begin)
+            self._fail(form, begin)
         rest = self.tokens[self.relations[0].last + 1 : end]
         if rest and rest[0].token_type is TokenType.ALIAS:
             rest = rest[1:]
         if len(rest) > 1:
-            raise self._error(form, begin)
+            self._fail(form, begin)
         return rest[0].text if rest else self.relations[0].name
 
     def _events(self, begin: int, end: int, keys: Sequence[tuple[int, int]]) -> str:
@@ -277,7 +264,7 @@ class _Division:
         beside = NUMBER if self.emit is None else PANE
         calls = [(call, closing(self.tokens, call + 1) + 1, window) for call in self._calls if call != grouped[0]]
         calls.append((*grouped, f"{window}, {beside}"))
-        head, rest = self._replaced(self.begin, begin, calls), self._replaced(end, self._end, calls)
+        head, rest = self._replaced(self.begin, begin, calls), self._replaced(end, self.end, calls)
         if ordered is not None:
             keys = "".join(f", {self._replaced(*key)} AS {KEY}{number}" for number, key in enumerate(ordered))
             head = f"{head}{keys}, struct({PANE}.index, {PANE}.retraction) AS {ORDER}"
@@ -285,7 +272,7 @@ class _Division:
 
     def _lines(self, begin: int, end: int) -> str:
         """The line breaks of the tokens from `begin` to before `end`, so that Spark's messages name the file's lines."""
-        return "\n" * self.text.count("\n", self.tokens[begin].start, self.tokens[end].start)
+        return "\n" * self.cursor.text.count("\n", self.tokens[begin].start, self.tokens[end].start)
 
     def _replaced(self, begin: int, end: int, calls: Sequence[tuple[int, int, str]] = ()) -> str:
         """The text of these tokens, with relations and calls replaced."""
@@ -293,7 +280,7 @@ class _Division:
         tokens = self.tokens
         inside = (each for each in changes if begin <= each[0] and each[1] <= end)
         return replaced(
-            self.text,
+            self.cursor.text,
             ((tokens[first].start, tokens[after - 1].end + 1, text) for first, after, text in inside),
             tokens[begin].start,
             tokens[end - 1].end + 1,

@@ -7,7 +7,7 @@ the window."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ from anabranch.spark.pipelines.windows.grouping import Numbers, RowGroups, codes
 from anabranch.spark.pipelines.windows.pane_rows import (
     EARLY,
     ON_TIME,
-    Flags,
+    PaneBook,
     Panes,
     early_due,
     members_of,
@@ -62,13 +62,14 @@ def advance_counts(
         [each for each in (known, _with_unknown(came, now_us)) if each is not None]
     ).combine_chunks()
     groups = group(codes_of([rows.column(key) for key in keys]))
-    book = _CountBook.of(rows, groups, window)
+    book = _CountBook.of(rows, groups, window, stream)
     full = book.counts == window.size
     early = ~full & early_due(policy, book.counts - book.fired, now_us - book.at)
-    panes = list(book.fire(full, early, rows, stream, policy, now_us))
+    which = np.flatnonzero(full | early)
+    panes = list(book.fire(which, book.counts, np.where(full[which], ON_TIME, EARLY), policy, now_us))
     done = np.where(groups.counts < window.size, 0, (groups.counts - window.size) // window.step + 1)
     stays = groups.positions >= np.repeat(done * window.step, groups.counts)
-    kept = book.table(rows).take(pa.array(np.sort(groups.order[stays])))
+    kept = book.table().take(pa.array(np.sort(groups.order[stays])))
     return CountPanes(pane_rows(rows, columns, panes, policy, window=COUNT_WINDOW), kept)
 
 
@@ -79,11 +80,13 @@ def _with_unknown(came: pa.Table | None, now_us: int) -> pa.Table | None:
     return came
 
 
-@dataclass(frozen=True, slots=True)
-class _CountBook:
-    """The windows that have events: arrays by window. `group` is that of its key, `low` where it begins in it, `counts` how many
-    events it has, `first` the index of the first."""
+@dataclass(frozen=True)
+class _CountBook(PaneBook):
+    """The windows that have events, of which each is on time once: arrays by window. `group` is that of its key, `low` where it
+    begins in it, `counts` how many events it has, `first` the index of the first."""
 
+    rows: pa.Table
+    stream: StreamId
     groups: RowGroups
     group: Numbers
     low: Numbers
@@ -92,54 +95,40 @@ class _CountBook:
     fired: Numbers
     at: Numbers
     index: Numbers
+    timing: Numbers
 
     @classmethod
-    def of(cls, rows: pa.Table, groups: RowGroups, window: CountWindow) -> _CountBook:
+    def of(cls, rows: pa.Table, groups: RowGroups, window: CountWindow, stream: StreamId) -> _CountBook:
         begun = -(-groups.counts // window.step)
         of_group = np.repeat(np.arange(len(begun)), begun)
         low = (np.arange(begun.sum()) - np.repeat(np.cumsum(begun) - begun, begun)) * window.step
         first = groups.order[groups.starts[of_group] + low]
         counts = np.minimum(groups.counts[of_group] - low, window.size)
-        known = (rows.column(name).to_numpy()[first] for name in (_FIRED, _AT, _INDEX))
-        return cls(groups, of_group, low, counts, first, *known)
+        fired, at, index = (rows.column(name).to_numpy()[first] for name in (_FIRED, _AT, _INDEX))
+        return cls(rows, stream, groups, of_group, low, counts, first, fired, at, index, np.full(len(first), EARLY))
 
-    def table(self, rows: pa.Table) -> pa.Table:
+    def table(self) -> pa.Table:
         """The rows with what is known now."""
+        rows = self.rows
         for name, column in {_FIRED: self.fired, _AT: self.at, _INDEX: self.index}.items():
             values = rows.column(name).to_numpy().copy()
             values[self.first] = column
             rows = rows.set_column(rows.column_names.index(name), name, pa.array(values))
         return rows
 
-    def fire(
-        self, full: Flags, early: Flags, rows: pa.Table, stream: StreamId, policy: EmitPolicy, now_us: int
-    ) -> Iterator[Panes]:
-        """A pane of each window that is full, or has an early one."""
-        times = rows.column(TIME).cast(pa.int64()).to_numpy()
-        segments, offsets = (rows.column(name).to_numpy() for name in (SEGMENT, OFFSET))
-
-        def panes(
-            which: Numbers, begin: Numbers, upto: Numbers, timing: Numbers, index: Numbers, retracts: bool
-        ) -> Panes:
-            of, low = self.group[which], self.low[which]
-            members = times[members_of(self.groups, of, low, low + upto)]
-            begins = np.cumsum(upto) - upto
-            start, stop = (by.reduceat(members, begins) if len(which) else begins for by in (np.minimum, np.maximum))
-            pointers = [
-                str(EventPointer(stream, SegmentId.unpack(int(segments[row])), int(offsets[row])))
-                for row in self.first[which]
-            ]
-            chosen = members_of(self.groups, of, low + begin, low + upto)
-            return Panes(chosen, upto - begin, start, stop, timing, index, retracts, pointers)
-
-        which = np.flatnonzero(full | early)
-        low = self.fired[which] if policy.mode == "discarding" else np.zeros(len(which), np.int64)
-        if policy.mode == "retracting":
-            again = which[self.fired[which] > 0]
-            zeros = np.zeros(len(again), np.int64)
-            yield panes(again, zeros, self.fired[again], np.full(len(again), EARLY), self.index[again] - 1, True)
-        timing = np.where(full[which], ON_TIME, EARLY)
-        yield panes(which, low, self.counts[which], timing, self.index[which], False)
-        self.fired[which] = self.counts[which]
-        self.at[which] = now_us
-        self.index[which] += 1
+    def panes(
+        self, which: Numbers, low: Numbers, high: Numbers, timing: Numbers, index: Numbers, *, retracts: bool
+    ) -> Panes:
+        """See `PaneBook.panes`."""
+        times = self.rows.column(TIME).cast(pa.int64()).to_numpy()
+        segments, offsets = (self.rows.column(name).to_numpy() for name in (SEGMENT, OFFSET))
+        of, begin = self.group[which], self.low[which]
+        members = times[members_of(self.groups, of, begin, begin + high)]
+        begins = np.cumsum(high) - high
+        start, stop = (by.reduceat(members, begins) if len(which) else begins for by in (np.minimum, np.maximum))
+        pointers = [
+            str(EventPointer(self.stream, SegmentId.unpack(int(segments[row])), int(offsets[row])))
+            for row in self.first[which]
+        ]
+        chosen = members_of(self.groups, of, begin + low, begin + high)
+        return Panes(chosen, high - low, start, stop, timing, index, retracts, pointers)

@@ -9,13 +9,13 @@ The clause stands where EMIT does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NoReturn, cast
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
-from sqlglot import Token, TokenType
+from sqlglot import TokenType
 
-from anabranch.errors import InvalidSql
-from anabranch.spark.pipelines.sql_tokens import nesting, word_of
+from anabranch.spark.pipelines.cursor import Cursor
+from anabranch.spark.pipelines.sql_tokens import outside_parentheses, word_of
 from anabranch.spark.pipelines.windows.clauses import RESULTS_VIEW, Relation, WindowedQuery
 from anabranch.spark.pipelines.windows.columns import KEY
 from anabranch.spark.pipelines.windows.drift import METHODS, VALUE, DriftDetector, Method
@@ -24,7 +24,7 @@ from anabranch.spark.quoting import quoted
 __all__ = ["drift_query"]
 
 _FORM: Final = (
-    "SELECT … FROM STREAM scope.name [WHERE …] DETECT DRIFT OF value [BY column, …] "
+    "expected SELECT … FROM STREAM scope.name [WHERE …] DETECT DRIFT OF value [BY column, …] "
     "[USING adwin | page_hinkley [(parameter => number, …)]]"
 )
 _REFUSED: Final = frozenset(
@@ -33,143 +33,111 @@ _REFUSED: Final = frozenset(
 )
 
 
-def drift_query(
-    text: str, tokens: Sequence[Token], begin: int, relations: Sequence[Relation], values: Mapping[str, Any]
-) -> WindowedQuery | None:
-    """The parts of the query whose tokens begin at `begin`; None if it has no such clause. `values` are those of
-    parameters. Raises InvalidSql, with the line."""
-    for index in range(begin, len(tokens) - 1):
-        if list(map(word_of, tokens[index : index + 3])) == ["DETECT", "DRIFT", "OF"]:
-            return _DriftQuery(text, tokens, begin, index, relations, values).divided()
+def drift_query(cursor: Cursor, begin: int, relations: Sequence[Relation]) -> WindowedQuery | None:
+    """The parts of the query whose tokens begin at `begin`; None if it has no such clause. Raises InvalidSql, with the line."""
+    for index in range(begin, len(cursor.tokens) - 1):
+        if list(map(word_of, cursor.tokens[index : index + 3])) == ["DETECT", "DRIFT", "OF"]:
+            return _divided(Cursor(cursor.text, cursor.tokens, cursor.values, at=index), begin, relations)
     return None
 
 
-class _DriftQuery:
-    def __init__(
-        self,
-        text: str,
-        tokens: Sequence[Token],
-        begin: int,
-        clause: int,
-        relations: Sequence[Relation],
-        values: Mapping[str, Any],
-    ) -> None:
-        self._text = text
-        self._tokens = tokens
-        self._begin = begin
-        self._clause = clause
-        self._relations = relations
-        self._values = values
+def _divided(cursor: Cursor, begin: int, relations: Sequence[Relation]) -> WindowedQuery:
+    """The parts of a query whose clause is at the cursor."""
+    clause = cursor.at
+    relation, after_name = _relation(cursor, begin, relations)
+    detector, value = _detector(cursor)
+    keys = "".join(f", {quoted(name)} AS {KEY}{number}" for number, name in enumerate(detector.keys))
+    head = cursor.text_of(begin, relation.first - 1)
+    after = relation.last + 1
+    alias = relation.name if after == after_name else cursor.tokens[after_name - 1].text
+    lines = "\n" * head.count("\n")
+    return WindowedQuery(
+        detector,
+        f"SELECT *, CAST(({value}) AS DOUBLE) AS {VALUE}{keys} {lines}FROM {relation.text} {cursor.text_of(after, clause)}",
+        f"{head} FROM {RESULTS_VIEW} AS {quoted(alias)}",
+        len(detector.keys),
+        frozenset(),
+    )
 
-    def divided(self) -> WindowedQuery:
-        """See `drift_query`."""
-        relation = self._relation()
-        detector, value = self._detector()
-        keys = "".join(f", {quoted(name)} AS {KEY}{number}" for number, name in enumerate(detector.keys))
-        head = self._text_of(self._begin, relation.first - 1)
-        after = relation.last + 1
-        rest = self._text_of(after, self._clause) if after < self._clause else ""
-        alias = relation.name if after == self._begun_where else self._tokens[self._begun_where - 1].text
-        lines = "\n" * head.count("\n")
-        return WindowedQuery(
-            detector,
-            f"SELECT *, CAST(({value}) AS DOUBLE) AS {VALUE}{keys} {lines}FROM {relation.text} {rest}",
-            f"{head} FROM {RESULTS_VIEW} AS {quoted(alias)}",
-            len(detector.keys),
-            frozenset(),
-        )
 
-    def _relation(self) -> Relation:
-        """The stream that the query reads; it has nothing else before its clause but a name for it and WHERE."""
-        for index in range(self._begin, self._clause):
-            kind, before = self._tokens[index].token_type, self._tokens[index - 1].token_type
-            compares = before in (TokenType.IS, TokenType.NOT)  # IS DISTINCT FROM
-            relates = kind is TokenType.OVER and before is TokenType.R_PAREN  # results of one micro-batch only
-            if relates or (kind in _REFUSED and not compares):
-                self._fail(index)
-        if len(self._relations) != 1 or self._tokens[self._begin].token_type is not TokenType.SELECT:
-            self._fail(self._begin)
-        relation = self._relations[0]
-        if not (relation.is_stream and relation.first < self._clause and self._word(relation.first - 1) == "FROM"):
-            self._fail(relation.first)
-        at = relation.last + 1
-        at += at < self._clause and self._tokens[at].token_type is TokenType.ALIAS
-        at += at < self._clause and self._word(at) != "WHERE"
-        if at < self._clause and self._word(at) != "WHERE":
-            self._fail(at)
-        self._begun_where = at
-        return relation
+def _relation(cursor: Cursor, begin: int, relations: Sequence[Relation]) -> tuple[Relation, int]:
+    """The stream that the query reads, and the token after its name in the query, which has nothing else before the clause but
+    WHERE."""
+    clause = cursor.at
+    for index in range(begin, clause):
+        kind, before = cursor.kind_at(index), cursor.kind_at(index - 1)
+        compares = before in (TokenType.IS, TokenType.NOT)  # IS DISTINCT FROM
+        relates = kind is TokenType.OVER and before is TokenType.R_PAREN  # results of one micro-batch only
+        if relates or (kind in _REFUSED and not compares):
+            cursor.fail(_FORM, at=index)
+    if len(relations) != 1 or cursor.kind_at(begin) is not TokenType.SELECT:
+        cursor.fail(_FORM, at=begin)
+    relation = relations[0]
+    if not (relation.is_stream and relation.first < clause and cursor.word_at(relation.first - 1) == "FROM"):
+        cursor.fail(_FORM, at=relation.first)
+    at = relation.last + 1
+    at += at < clause and cursor.kind_at(at) is TokenType.ALIAS
+    at += at < clause and cursor.word_at(at) != "WHERE"
+    if at < clause and cursor.word_at(at) != "WHERE":
+        cursor.fail(_FORM, at=at)
+    return relation, at
 
-    def _text_of(self, first: int, after: int) -> str:
-        return self._text[self._tokens[first].start : self._tokens[after - 1].end + 1]
 
-    def _detector(self) -> tuple[DriftDetector, str]:
-        at = first = self._clause + 3
-        depth = 0
-        while at < len(self._tokens):
-            depth += nesting(self._tokens[at])
-            if not depth and self._word(at) in ("BY", "USING"):
-                break
-            at += 1
-        if at == first:
-            self._fail(at)
-        value = self._text_of(first, at)
-        keys: list[str] = []
-        if self._word(at) == "BY":
-            at += 1
-            while True:
-                if at >= len(self._tokens) or self._tokens[at].token_type in (TokenType.STRING, TokenType.NUMBER):
-                    self._fail(at)
-                keys.append(self._tokens[at].text)
-                at += 1
-                if at >= len(self._tokens) or self._tokens[at].token_type is not TokenType.COMMA:
-                    break
-                at += 1
-        method = "adwin"
-        parameters: dict[str, Any] = {}
-        if self._word(at) == "USING":
-            method = self._word(at + 1).lower()
-            if method not in METHODS:
-                self._fail(at + 1)
-            at += 2
-            if at < len(self._tokens) and self._tokens[at].token_type is TokenType.L_PAREN:
-                parameters, at = self._parameters(at + 1, method)
-        if at < len(self._tokens):
-            self._fail(at)
-        return DriftDetector(cast(Method, method), parameters, tuple(keys)), value
+def _detector(cursor: Cursor) -> tuple[DriftDetector, str]:
+    """Step over the clause. Returns the detector and the SQL of its value."""
+    begin = cursor.at + 3
+    outside = outside_parentheses(cursor.tokens, begin)
+    cursor.at = next((index for index in outside if cursor.word_at(index) in ("BY", "USING")), len(cursor.tokens))
+    value = cursor.text_of(begin, cursor.at)
+    if not value:
+        cursor.fail(_FORM)
+    keys: list[str] = []
+    if cursor.take("BY"):
+        while not keys or cursor.take(","):
+            token = cursor.peek()
+            if token is None or token.token_type in (TokenType.STRING, TokenType.NUMBER):
+                cursor.fail(_FORM)
+            keys.append(token.text)
+            cursor.at += 1
+    method = "adwin"
+    parameters: dict[str, Any] = {}
+    if cursor.take("USING"):
+        method = cursor.word().lower()
+        if method not in METHODS:
+            cursor.fail(_FORM)
+        cursor.at += 1
+        if cursor.take("("):
+            parameters = _parameters(cursor, method)
+    if cursor.peek() is not None:
+        cursor.fail(_FORM)
+    return DriftDetector(cast(Method, method), parameters, tuple(keys)), value
 
-    def _parameters(self, at: int, method: str) -> tuple[dict[str, Any], int]:
-        known = METHODS[method]
-        found: dict[str, Any] = {}
-        while at < len(self._tokens) and self._tokens[at].token_type is not TokenType.R_PAREN:
-            name = self._word(at).lower()
-            if name not in known or name in found:
-                self._fail(at, f"{method} has the parameters {', '.join(known)}, each once")
-            if self._word(at + 1) not in ("=>", "="):
-                self._fail(at + 1, f"expected => and a value after {name}")
-            text, at = self._value(at + 2)
-            try:
-                found[name] = known[name](text)
-            except ValueError:
-                self._fail(at - 1, f"{name} is {'a number' if known[name] is float else 'a whole number'}, not {text}")
-            if at < len(self._tokens) and self._tokens[at].token_type is TokenType.COMMA:
-                at += 1
-        if at >= len(self._tokens):
-            self._fail(at)
-        return found, at + 1
 
-    def _value(self, at: int) -> tuple[str, int]:
-        if at + 1 < len(self._tokens) and self._tokens[at].token_type is TokenType.COLON:
-            name = self._tokens[at + 1].text
-            if name in self._values:
-                return str(self._values[name]), at + 2
-        if at >= len(self._tokens):
-            self._fail(at)
-        return self._tokens[at].text, at + 1
-
-    def _word(self, index: int) -> str:
-        return word_of(self._tokens[index]) if index < len(self._tokens) else ""
-
-    def _fail(self, index: int, message: str | None = None) -> NoReturn:
-        line = self._tokens[min(index, len(self._tokens) - 1)].line
-        raise InvalidSql(message or f"expected {_FORM}", line=line)
+def _parameters(cursor: Cursor, method: str) -> dict[str, Any]:
+    """Step over the parameters and the parenthesis behind them."""
+    known = METHODS[method]
+    found: dict[str, Any] = {}
+    while not cursor.take(")"):
+        if cursor.peek() is None:
+            cursor.fail(_FORM)
+        name = cursor.word().lower()
+        if name not in known or name in found:
+            cursor.fail(f"{method} has the parameters {', '.join(known)}, each once")
+        cursor.at += 1
+        if not (cursor.take("=>") or cursor.take("=")):
+            cursor.fail(f"expected => and a value after {name}")
+        if cursor.peek() is None:
+            cursor.fail(_FORM)
+        if (parameter := cursor.parameter_at(cursor.at)) is not None:
+            text = str(cursor.values[parameter])
+            cursor.at += 1
+        else:
+            text = cursor.tokens[cursor.at].text
+        cursor.at += 1
+        try:
+            found[name] = known[name](text)
+        except ValueError:
+            kind = "a number" if known[name] is float else "a whole number"
+            cursor.fail(f"{name} is {kind}, not {text}", at=cursor.at - 1)
+        cursor.take(",")
+    return found

@@ -6,7 +6,7 @@ one, marked as a retraction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from anabranch.spark.pipelines.windows.columns import PANE, TIME
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
 from anabranch.spark.pipelines.windows.grouping import Numbers, RowGroups
 
-__all__ = ["EARLY", "LATE", "ON_TIME", "Flags", "Panes", "early_due", "members_of", "pane_rows"]
+__all__ = ["EARLY", "LATE", "ON_TIME", "Flags", "PaneBook", "Panes", "early_due", "members_of", "pane_rows"]
 
 EARLY, ON_TIME, LATE = 0, 1, 2
 _TIMINGS: Final = pa.array(["early", "on_time", "late"])
@@ -41,6 +41,37 @@ class Panes:
     index: Numbers
     retracts: bool = False
     first: Sequence[str] | None = None
+
+
+class PaneBook:
+    """What is known of windows: arrays by window, of how many events the last pane was made (0: it had none), when that was, the
+    index of the next pane, and the timing of the last one."""
+
+    fired: Numbers
+    at: Numbers
+    index: Numbers
+    timing: Numbers
+
+    def panes(
+        self, which: Numbers, low: Numbers, high: Numbers, timing: Numbers, index: Numbers, *, retracts: bool
+    ) -> Panes:
+        """A pane of each of these windows, of its events from the place `low` to before `high`."""
+        raise NotImplementedError
+
+    def fire(
+        self, which: Numbers, counts: Numbers, timing: Numbers, policy: EmitPolicy, now_us: int
+    ) -> Iterator[Panes]:
+        """A pane of each of these windows, with its first events, as many as `counts` has by window."""
+        low = self.fired[which] if policy.mode == "discarding" else np.zeros(len(which), np.int64)
+        if policy.mode == "retracting":
+            again = which[self.fired[which] > 0]
+            low_again, index = np.zeros(len(again), np.int64), self.index[again] - 1
+            yield self.panes(again, low_again, self.fired[again], self.timing[again], index, retracts=True)
+        yield self.panes(which, low, counts[which], timing, self.index[which], retracts=False)
+        self.fired[which] = counts[which]
+        self.at[which] = now_us
+        self.index[which] += 1
+        self.timing[which] = timing
 
 
 def early_due(policy: EmitPolicy, fresh: Numbers, waited_us: Numbers) -> Flags:

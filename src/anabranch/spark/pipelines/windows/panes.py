@@ -8,7 +8,7 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from anabranch.spark.pipelines.windows.pane_rows import (
     LATE,
     ON_TIME,
     Flags,
+    PaneBook,
     Panes,
     early_due,
     members_of,
@@ -75,7 +76,7 @@ def advance(
     known_from = np.where(cell_rows < old, state.watermark_us, watermark_us)
     alive = cell_ends + policy.late_us > known_from
     cell_rows, cell_ends = cell_rows[alive], cell_ends[alive]
-    book = _WindowBook.of(state.windows, rows, keys, cell_rows, cell_ends, now_us)
+    book = _WindowBook.of(state.windows, rows, keys, cell_rows, cell_ends, window.size_us, now_us)
     groups, ends = book.groups, book.ends
     counts = groups.counts
     olds = np.add.reduceat(cell_rows[groups.order] < old, groups.starts) if len(counts) else counts
@@ -84,7 +85,8 @@ def advance(
     panes: list[Panes] = []
 
     def fire(due: Flags, upto: Numbers, timing: int) -> None:
-        panes.extend(book.fire(np.flatnonzero(due), upto, timing, cell_rows, window, policy, now_us))
+        which = np.flatnonzero(due)
+        panes.extend(book.fire(which, upto, np.full(len(which), timing), policy, now_us))
 
     closing = past & ~book.closed & (olds > 0)
     due = closing & ((olds > book.fired) if policy.mode == "discarding" else True)
@@ -101,12 +103,17 @@ def advance(
     return Advanced(pane_rows(rows, columns, panes, policy, window=WINDOW), after, due_us)
 
 
-class _WindowBook:
-    """What is known of each window that has events: arrays by window, in the order of `groups`."""
+class _WindowBook(PaneBook):
+    """What is known of each window that has events: arrays by window, in the order of `groups`. `cell_rows` are the rows of the
+    pairs of an event and a window, of which `groups` has the indices."""
 
-    def __init__(self, groups: RowGroups, ends: Numbers, keys: pa.Table, now_us: int) -> None:
+    def __init__(
+        self, groups: RowGroups, cell_rows: Numbers, ends: Numbers, keys: pa.Table, size_us: int, now_us: int
+    ) -> None:
         count = len(ends)
         self.groups = groups
+        self._cell_rows = cell_rows
+        self._size_us = size_us
         self.ends = ends
         self.fired = np.zeros(count, np.int64)
         self.at = np.full(count, now_us, np.int64)
@@ -117,7 +124,14 @@ class _WindowBook:
 
     @classmethod
     def of(
-        cls, known: pa.Table | None, rows: pa.Table, keys: Sequence[str], cells: Numbers, ends: Numbers, now_us: int
+        cls,
+        known: pa.Table | None,
+        rows: pa.Table,
+        keys: Sequence[str],
+        cells: Numbers,
+        ends: Numbers,
+        size_us: int,
+        now_us: int,
     ) -> _WindowBook:
         count = rows.num_rows
         columns = [rows.column(key) for key in keys]
@@ -131,7 +145,7 @@ class _WindowBook:
         ids = np.r_[codes[:count][cells], codes[count:]] * max(len(distinct), 1) + ranks
         groups = group(ids[: len(cells)])
         firsts = groups.order[groups.starts]
-        book = cls(groups, ends[firsts], rows.select(keys).take(pa.array(cells[firsts])), now_us)
+        book = cls(groups, cells, ends[firsts], rows.select(keys).take(pa.array(cells[firsts])), size_us, now_us)
         if known is not None and known.num_rows:
             # Every window that is known has events, so each is found.
             places = np.searchsorted(ids[: len(cells)][firsts], ids[len(cells) :])
@@ -145,30 +159,10 @@ class _WindowBook:
             table = table.append_column(name, pa.array(self.ends if name == _END else getattr(self, name)))
         return table.filter(pa.array(stays))
 
-    def fire(
-        self,
-        which: Numbers,
-        upto: Numbers,
-        timing: int,
-        cell_rows: Numbers,
-        window: StatementWindow,
-        policy: EmitPolicy,
-        now_us: int,
-    ) -> Iterator[Panes]:
-        """A pane of each of these windows, with its events up to these counts."""
-
-        def panes(of: Numbers, low: Numbers, high: Numbers, timings: Numbers, index: Numbers, retracts: bool) -> Panes:
-            members = cell_rows[members_of(self.groups, of, low, high)]
-            stop = self.ends[of]
-            return Panes(members, high - low, stop - window.size_us, stop, timings, index, retracts)
-
-        low = self.fired[which] if policy.mode == "discarding" else np.zeros(len(which), np.int64)
-        if policy.mode == "retracting":
-            again = which[self.fired[which] > 0]
-            zeros = np.zeros(len(again), np.int64)
-            yield panes(again, zeros, self.fired[again], self.timing[again], self.index[again] - 1, True)
-        yield panes(which, low, upto[which], np.full(len(which), timing), self.index[which], False)
-        self.fired[which] = upto[which]
-        self.at[which] = now_us
-        self.index[which] += 1
-        self.timing[which] = timing
+    def panes(
+        self, which: Numbers, low: Numbers, high: Numbers, timing: Numbers, index: Numbers, *, retracts: bool
+    ) -> Panes:
+        """See `PaneBook.panes`."""
+        members = self._cell_rows[members_of(self.groups, which, low, high)]
+        stop = self.ends[which]
+        return Panes(members, high - low, stop - self._size_us, stop, timing, index, retracts)

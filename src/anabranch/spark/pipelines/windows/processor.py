@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,49 +15,22 @@ from anabranch.model.ids import StreamId
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, OFFSET, SEGMENT, TIME
 from anabranch.spark.pipelines.windows.count import CountWindow, complete_windows
 from anabranch.spark.pipelines.windows.count_panes import advance_counts
+from anabranch.spark.pipelines.windows.drift import DriftDetector, detect
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
 from anabranch.spark.pipelines.windows.panes import Advanced, BucketState, advance
 from anabranch.spark.pipelines.windows.row_blobs import BLOB, NOW, blobs_of, pack, unpack
 from anabranch.spark.pipelines.windows.session_panes import advance_sessions
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 
-__all__ = ["CountPaneWindows", "CountWindows", "PaneWindows", "in_stream_order"]
+__all__ = ["CountWindows", "DriftProcessor", "PaneWindows"]
 
 
 class CountWindows(StatefulProcessor):
-    """Emits the events of complete windows, with their window; keeps the others."""
-
-    def __init__(self, window: CountWindow, keys: int, columns: list[str]) -> None:
-        """`keys`: how many columns a key has. `columns` are emitted."""
-        self._window = window
-        self._keys = keys
-        self._columns = columns
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
-        self._open = handle.getValueState("open", f"{BLOB} BINARY")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Add the rows of the micro-batch to the bucket `key`, and return the events of windows that are complete."""
-        del key, timerValues
-        came = in_stream_order(rows)
-        assert came is not None, "Spark calls it for buckets that have rows"
-        known = self._open.get()
-        all_rows = came if known is None else pa.concat_tables([unpack(known[0]), came]).combine_chunks()
-        found = complete_windows(all_rows, [f"{KEY}{number}" for number in range(self._keys)], self._window)
-        if found.open.num_rows:
-            self._open.update((pack(found.open, compressed=True),))
-        else:
-            self._open.clear()
-        if found.rows.num_rows:
-            yield pd.DataFrame({BLOB: blobs_of(_with_windows(found.rows, self._window.size, self._columns))})
-
-
-class CountPaneWindows(StatefulProcessor):
-    """Emits the events of the panes of windows of a number of events that are due."""
+    """Emits the events of windows of a number of events: of those that are complete, or with a policy of the panes that are
+    due. Keeps those of open windows."""
 
     def __init__(
-        self, window: CountWindow, policy: EmitPolicy, keys: int, columns: list[str], stream: StreamId
+        self, window: CountWindow, policy: EmitPolicy | None, keys: int, columns: list[str], stream: StreamId
     ) -> None:
         """`keys`: how many columns a key has. `columns` are emitted. `stream` is the one that is read."""
         self._window = window
@@ -71,15 +44,33 @@ class CountPaneWindows(StatefulProcessor):
         self._open = handle.getValueState("open", f"{BLOB} BINARY")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Add the rows of the micro-batch to the bucket `key`, and return the events of panes that are due."""
+        """Add the rows of the micro-batch to the bucket `key`, and return the events of windows or panes that are due."""
         del key, timerValues
         frames = list(rows)
-        came = in_stream_order(iter(frames), keep_order=True)
-        known = self._open.get()
+        came = _in_stream_order(frames, keep_order=self._policy is not None)
+        kept = self._open.get()
+        known = None if kept is None else unpack(kept[0])
         if came is None and known is None:
             return
+        emitted, left = self._completed(known, came) if self._policy is None else self._panes(known, came, frames)
+        if left.num_rows:
+            self._open.update((pack(left, compressed=True),))
+        else:
+            self._open.clear()
+        if emitted is not None and emitted.num_rows:
+            yield pd.DataFrame({BLOB: blobs_of(emitted)})
+
+    def _completed(self, known: pa.Table | None, came: pa.Table | None) -> tuple[pa.Table, pa.Table]:
+        rows = pa.concat_tables([each for each in (known, came) if each is not None]).combine_chunks()
+        found = complete_windows(rows, self._keys, self._window)
+        return _with_windows(found.rows, self._window.size, self._columns), found.open
+
+    def _panes(
+        self, known: pa.Table | None, came: pa.Table | None, frames: list[pd.DataFrame]
+    ) -> tuple[pa.Table | None, pa.Table]:
+        assert self._policy is not None
         found = advance_counts(
-            None if known is None else unpack(known[0]),
+            known,
             came,
             self._keys,
             self._columns,
@@ -88,12 +79,7 @@ class CountPaneWindows(StatefulProcessor):
             stream=self._stream,
             now_us=int(frames[0][NOW].iloc[0]),
         )
-        if found.open.num_rows:
-            self._open.update((pack(found.open, compressed=True),))
-        else:
-            self._open.clear()
-        if found.emitted is not None:
-            yield pd.DataFrame({BLOB: blobs_of(found.emitted)})
+        return found.emitted, found.open
 
 
 class PaneWindows(StatefulProcessor):
@@ -114,7 +100,7 @@ class PaneWindows(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Add the rows of the micro-batch to the bucket `key`, and return the events of panes that are due."""
         del key
-        return self._advance(in_stream_order(rows), timerValues)
+        return self._advance(_in_stream_order(rows), timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """The watermark has reached the timer of the bucket `key`: return the events of panes that are due."""
@@ -159,7 +145,32 @@ class PaneWindows(StatefulProcessor):
         self._state.update((pack(state.rows, compressed=True), windows, state.watermark_us, due))
 
 
-def in_stream_order(frames: Iterator[pd.DataFrame], *, keep_order: bool = False) -> pa.Table | None:
+class DriftProcessor(StatefulProcessor):
+    """Emits the changes that a detector finds; keeps a detector for each key."""
+
+    def __init__(self, detector: DriftDetector) -> None:
+        self._detector = detector
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._trackers = handle.getValueState("trackers", f"{BLOB} BINARY")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """Give the rows of the micro-batch to the detectors of the bucket `key`, and return the changes found."""
+        del key, timerValues
+        came = _in_stream_order(rows, keep_order=True)
+        assert came is not None, "Spark calls it for buckets that have rows"
+        known = self._trackers.get()
+        keys = [f"{KEY}{number}" for number in range(max(1, len(self._detector.keys)))]
+        found = detect(came, None if known is None else unpack(known[0]), self._detector, keys)
+        self._trackers.update((pack(found.state, compressed=True),))
+        if found.changes.num_rows:
+            names = [*self._detector.keys, *found.changes.column_names[len(keys) :]]
+            own = found.changes if self._detector.keys else found.changes.drop_columns(keys)
+            yield pd.DataFrame({BLOB: blobs_of(own.rename_columns(names))})
+
+
+def _in_stream_order(frames: Iterable[pd.DataFrame], *, keep_order: bool = False) -> pa.Table | None:
     """The rows of blobs in the order of their segments and offsets, unless `keep_order` without the columns that say
     so; None without rows. A shuffle keeps no order."""
     parts = [unpack(blob) for frame in frames for blob in frame[BLOB] if len(blob)]

@@ -41,8 +41,7 @@ from anabranch.spark.pipelines.windows.columns import (
 )
 from anabranch.spark.pipelines.windows.count import CountWindow
 from anabranch.spark.pipelines.windows.drift import DRIFT, DRIFT_FIELDS, VALUE, DriftDetector, MeanTracker
-from anabranch.spark.pipelines.windows.drift_processor import DriftProcessor
-from anabranch.spark.pipelines.windows.processor import CountPaneWindows, CountWindows, PaneWindows
+from anabranch.spark.pipelines.windows.processor import CountWindows, DriftProcessor, PaneWindows
 from anabranch.spark.pipelines.windows.row_blobs import (
     BLOB,
     BUCKET,
@@ -94,11 +93,10 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: Stream
         fields.append(StructField(DRIFT, _DRIFT))
     elif isinstance(window, CountWindow):
         keys = keys or [functions.col("_segment").alias(f"{KEY}0")]
+        operator = CountWindows(window, policy, len(keys), columns, source.id)
         if policy is None:
-            operator = CountWindows(window, len(keys), columns)
             fields += [StructField(COUNT_WINDOW, _BOUNDS), StructField(NUMBER, LongType())]
         else:
-            operator = CountPaneWindows(window, policy, len(keys), columns, source.id)
             fields += [StructField(COUNT_WINDOW, _COUNT_BOUNDS), StructField(PANE, _PANE)]
     else:
         assert policy is not None
@@ -115,7 +113,7 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: Stream
     buckets = wanted.mapInArrow(
         packed_for_all_buckets if asks_all else packed_by_bucket, f"{BUCKET} INT, {BLOB} BINARY"
     )
-    if isinstance(operator, CountPaneWindows):
+    if isinstance(window, CountWindow) and policy is not None:
         buckets = buckets.withColumn(NOW, functions.unix_micros(functions.current_timestamp()))
     due = buckets.groupBy(BUCKET).transformWithStateInPandas(
         operator, f"{BLOB} BINARY", "Append", "EventTime" if isinstance(operator, PaneWindows) else "None"
