@@ -63,7 +63,7 @@ def test_in_a_bucket_too(store: ab.Store) -> None:
     leads, killed, later = (standby_number(1, Micros(each)) for each in (7, 8, 9))
     first = checkpoint_folder(place(leads), store.runtime)
     for name in ("metadata", "offsets/0", "state/0/0/1.delta"):
-        checkpoint_folder(place("0001"), store.runtime)._objects.put(name, [b"x"])  # type: ignore[attr-defined]
+        checkpoint_folder(place("0001"), store.runtime)._objects.put(name, [b"x"])  # type: ignore[union-attr]
     checkpoint_folder(place("0001"), store.runtime).copy(leads, ["metadata", "offsets/0"])
     for each in (killed, later):
         first.copy(each, ["metadata", "offsets/0"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +19,12 @@ from anabranch.errors import Conflict, InvalidArgument
 from anabranch.model.names import StreamName
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
+from anabranch.spark.options import from_json_option, to_json_option
 from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.standby import copy_checkpoint, refuse_unfollowable
 from anabranch.spark.pipelines.standby_lag import StandbyLag
+from anabranch.spark.source import standby_mark
 from anabranch.spark.source.following import FollowedBatches, FollowedRun
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.standby_mark import AwaitedStandby, write_mark
@@ -66,7 +70,7 @@ def role(tmp_path: Path) -> StandbyRole:
 
 def follower(folder: Path, role: StandbyRole) -> FollowedBatches:
     run = FollowedRun(str(folder / "0001"), str(folder / "00012"), "counts", str(role.file), None)
-    return FollowedBatches(FollowedRun.from_option(run.to_option()), Runtime())
+    return FollowedBatches(from_json_option(FollowedRun, "follow", to_json_option(run)), Runtime())
 
 
 def leader(folder: Path, role: StandbyRole) -> LeaderBatches:
@@ -221,6 +225,21 @@ def test_a_standby_tells_its_leader_how_far_it_is(store: ab.Store, tmp_path: Pat
     planned(tmp_path / "00012", 0, first)
     follows.end_of_batch(first)
     assert (tmp_path / "0001" / "standby").read_text() == f"{0:020}"
+
+
+def test_a_mark_that_two_sources_of_a_standby_write_at_once_is_always_whole(tmp_path: Path) -> None:
+    code = (
+        "import sys; from anabranch.runtime.ports import Runtime; "
+        "from anabranch.spark.checkpoint_folder import checkpoint_folder; "
+        "from anabranch.spark.source.standby_mark import write_mark; "
+        "[write_mark(checkpoint_folder(sys.argv[1], Runtime()), batch) for batch in range(1000)]"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
+    checkpoint, found = checkpoint_folder(str(tmp_path), Runtime()), set[int]()
+    while any(each.poll() is None for each in writers):
+        if (mark := checkpoint.read(standby_mark.FILE)) is not None:
+            found.add(len(mark))
+    assert found == {20} and [each.returncode for each in writers] == [0, 0]
 
 
 def test_a_run_that_has_taken_over_writes_no_more_into_the_checkpoint_that_it_followed(

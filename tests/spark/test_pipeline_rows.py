@@ -291,3 +291,13 @@ def test_a_stream_that_is_written_anew_with_every_batch_can_not_be_read_as_one()
             "CREATE STREAM s.a WITH (mode = complete) AS SELECT k, count(*) AS n FROM STREAM s.raw GROUP BY k;\n"
             "CREATE STREAM s.b AS SELECT * FROM STREAM s.a"
         )
+
+
+def test_the_next_run_knows_the_ids_of_all_streams_of_a_statement(store: ab.Store) -> None:
+    # A hot standby that takes over stores the row as it was claimed, and the next standby reads the ids from there.
+    sql = SQL.replace(" AS SELECT", " INTO s.big WHEN n > 9 FEEDBACK WITHIN 2 HOPS INTO s.raw WHEN n < 3 AS SELECT", 1)
+    row = claim(store, dead_process(), sql=sql)
+    output = replace(row.outputs[0], target_id="01", side_ids=("02",), feedback_ids=("03",))
+    row_of.save(store.catalog, replace(row, outputs=(output,), prepared=True))
+    (output,) = claim(store, sql=sql).outputs
+    assert (output.target_id, output.side_ids, output.feedback_ids) == ("01", ("02",), ("03",))

@@ -26,12 +26,12 @@ from anabranch.model.columns import TIME_TYPE
 from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines import admin as pipeline_admin
 from anabranch.spark.pipelines import record as row_of
-from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.prepare import prepare
 from anabranch.spark.pipelines.run import Pipeline, run
 from anabranch.spark.pipelines.screen import progress_table, watch
+from anabranch.spark.source.checkpoint import committed
 from tests.spark.pipelines import BASE, COUNTS, SECOND, SOURCE, counted, expected, new_store, put, rows
 from tests.waiting import PATIENCE_S, until, until_ended
 

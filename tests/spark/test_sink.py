@@ -218,7 +218,7 @@ def test_complete_mode_holds_the_whole_result_and_nothing_else(
 
 @pytest.mark.slow
 def test_late_events_are_published_with_the_results(spark: SparkSession, store: ab.Store, tmp_path: Path) -> None:
-    from anabranch.model.names import StreamName
+    from anabranch.spark.options import to_json_option
     from anabranch.spark.pipelines.late_commit import LateEventsSpec
     from anabranch.spark.pipelines.windows.spans import StatementWindow
 
@@ -236,8 +236,8 @@ def test_late_events_are_published_with_the_results(spark: SparkSession, store: 
         .selectExpr("unix_micros(w.end) as ends", "events")
     )
     window = StatementWindow("at", 10 * second, 10 * second)
-    account = LateEventsSpec(StreamName("s", "late"), {store.streams.get("s/in").id: "at"}, (window,))
-    done = copy(counts, store, tmp_path / "ck", stream="s/counts", create="true", late=account.to_option())
+    account = LateEventsSpec(store.streams.get("s/late").id, {store.streams.get("s/in").id: "at"}, (window,))
+    done = copy(counts, store, tmp_path / "ck", stream="s/counts", create="true", late=to_json_option(account))
     late = table(store, "s/late")
     dropped = sum(each.stateOperators[0].numRowsDroppedByWatermark for each in done if each.stateOperators)
     assert late.num_rows >= dropped > 0

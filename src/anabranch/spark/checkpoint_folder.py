@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from anabranch.blobs.address import is_remote, parse
 from anabranch.errors import BlobMissing, InvalidArgument
@@ -16,72 +17,12 @@ from anabranch.runtime.folders import expand_home
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.session.s3a import hadoop_path
 
-__all__ = ["CheckpointFolder", "absolute_place", "beside", "checkpoint_folder", "joined"]
+__all__ = ["BucketFolder", "CheckpointFolder", "DiskFolder", "absolute_place", "beside", "checkpoint_folder", "joined"]
 
 
 # Below the folder of a pipeline: scope.stream/generation. Users may choose any folder, so nothing else is removed.
 _CHECKPOINT: Final = re.compile(r"[^/]+\.[^/]+/\d{4,}(?=/|$)")
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?=/))")
-
-
-class CheckpointFolder(Protocol):
-    """The files below a folder, addressed by `/`-separated names relative to it."""
-
-    @property
-    def text(self) -> str:
-        """Its location, for `checkpoint_folder`: a path, or a URL with its options."""
-        ...
-
-    @property
-    def for_spark(self) -> str:
-        """Its location in the form that Spark accepts."""
-        ...
-
-    def above(self, levels: int) -> CheckpointFolder:
-        """The folder `levels` levels up."""
-        ...
-
-    def beside(self, sibling: str) -> CheckpointFolder:
-        """The folder of this name beside it."""
-        ...
-
-    def siblings(self) -> list[str]:
-        """The names of the folders beside it, and its own."""
-        ...
-
-    def names(self, folder: str) -> list[str]:
-        """The names of the files in one of its folders; none if there is no such folder."""
-        ...
-
-    def read(self, name: str) -> str | None:
-        """A file as text, None if it does not exist. Raises OSError, UnicodeDecodeError."""
-        ...
-
-    def write(self, name: str, text: str) -> None:
-        """Replace a file, or make it, in a folder that exists. Whoever reads it meanwhile sees the one or the other text, if
-        both are of one length. Raises OSError."""
-        ...
-
-    def files(self) -> list[str]:
-        """The names of all files below it, except hidden ones."""
-        ...
-
-    def copy(self, sibling: str, names: Collection[str]) -> None:
-        """Copy these files to the folder of this name beside it. A file that was removed meanwhile is left out. Raises
-        OSError."""
-        ...
-
-    def drop(self) -> None:
-        """Remove the folder with all files in it. What can't be removed stays."""
-        ...
-
-    def empty(self) -> None:
-        """Remove a pipeline's checkpoints below it, and nothing else. What can't be removed stays."""
-        ...
-
-    def remove(self) -> None:
-        """As `empty`, and then remove the folder if it is empty."""
-        ...
 
 
 def checkpoint_folder(text: str, runtime: Runtime) -> CheckpointFolder:
@@ -92,13 +33,13 @@ def checkpoint_folder(text: str, runtime: Runtime) -> CheckpointFolder:
         scheme = "file" if url is None else url[1]
         if scheme != "file":
             raise InvalidArgument(f"checkpoints can be in a folder or in S3, not in {scheme}://")
-        return _Folder(Path(text if url is None else text[url.end() :]))
+        return DiskFolder(Path(text if url is None else text[url.end() :]))
     kind = parse(text).kind
     if kind != "s3":
         raise InvalidArgument(
             f"checkpoints can be in a folder or in S3, not in {kind}://: pass a place as checkpoints="
         )
-    return _Bucket(text, runtime)
+    return BucketFolder(text, runtime)
 
 
 def joined(place: str, *names: str) -> str:
@@ -121,46 +62,61 @@ def absolute_place(place: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
+class DiskFolder:
+    """A folder on a disk. Its files are addressed by `/`-separated names relative to it."""
+
     path: Path
 
     @property
     def text(self) -> str:
+        """Its location, for `checkpoint_folder`: a path, or a URL with its options."""
         return str(self.path)
 
     @property
     def for_spark(self) -> str:
+        """Its location in the form that Spark accepts."""
         return str(self.path)
 
-    def above(self, levels: int) -> _Folder:
-        return _Folder(self.path.parents[levels - 1])
+    def above(self, levels: int) -> DiskFolder:
+        """The folder `levels` levels up."""
+        return DiskFolder(self.path.parents[levels - 1])
 
-    def beside(self, sibling: str) -> _Folder:
-        return _Folder(self.path.parent / sibling)
+    def beside(self, sibling: str) -> DiskFolder:
+        """The folder of this name beside it."""
+        return DiskFolder(self.path.parent / sibling)
 
     def siblings(self) -> list[str]:
+        """The names of the folders beside it, and its own."""
         return [each.name for each in self.path.parent.glob("*") if each.is_dir()]
 
     def names(self, folder: str) -> list[str]:
+        """The names of the files in one of its folders; none if there is no such folder."""
         return [each.name for each in (self.path / folder).glob("*")]
 
     def read(self, name: str) -> str | None:
+        """A file as text, None if it does not exist. Raises OSError, UnicodeDecodeError."""
         try:
             return (self.path / name).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
 
     def write(self, name: str, text: str) -> None:
+        """Replace a file, or make it, in a folder that exists. Whoever reads it meanwhile sees the one or the other text.
+        Raises OSError."""
         file = self.path / name
-        beside = file.with_name(f".{file.name}")  # hidden, so that it isn't copied with the checkpoint
+        # Hidden, so that it isn't copied with the checkpoint; each source of a query writes in a process of its own.
+        beside = file.with_name(f".{file.name}-{os.getpid()}")
         beside.write_text(text, encoding="utf-8")
         beside.replace(file)
 
     def files(self) -> list[str]:
+        """The names of all files below it, except hidden ones."""
         found = (each.relative_to(self.path) for each in self.path.rglob("*") if each.is_file())
         return [each.as_posix() for each in found if not each.name.startswith(".")]
 
     def copy(self, sibling: str, names: Collection[str]) -> None:
+        """Copy these files to the folder of this name beside it. A file that was removed meanwhile is left out. Raises
+        OSError."""
         for name in names:
             target = self.beside(sibling).path / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -168,9 +124,11 @@ class _Folder:
                 shutil.copyfile(self.path / name, target)
 
     def drop(self) -> None:
+        """Remove the folder with all files in it. What can't be removed stays."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def empty(self) -> None:
+        """Remove a pipeline's checkpoints below it, and nothing else. What can't be removed stays."""
         for old in self.path.glob("*/*"):
             if _CHECKPOINT.fullmatch(f"{old.parent.name}/{old.name}"):
                 shutil.rmtree(old, ignore_errors=True)
@@ -178,13 +136,14 @@ class _Folder:
                     old.parent.rmdir()
 
     def remove(self) -> None:
+        """As `empty`, and then remove the folder if it is empty."""
         self.empty()
         with suppress(OSError):
             self.path.rmdir()
 
 
-class _Bucket:
-    """A folder in S3. Its methods raise StoreUnavailable if the object store does not answer. Hadoop marks each of its folders by
+class BucketFolder:
+    """A folder in S3, with the methods of `DiskFolder`. They raise StoreUnavailable if the object store does not answer. Hadoop marks each of its folders by
     an empty object, `offsets/`, which is listed as `offsets`; no file of a checkpoint is empty."""
 
     def __init__(self, text: str, runtime: Runtime) -> None:
@@ -199,12 +158,12 @@ class _Bucket:
     def for_spark(self) -> str:
         return hadoop_path(self._address.shown)
 
-    def above(self, levels: int) -> _Bucket:
+    def above(self, levels: int) -> BucketFolder:
         base, mark, options = self.text.partition("?")
-        return _Bucket(base.rstrip("/").rsplit("/", levels)[0] + mark + options, self._runtime)
+        return BucketFolder(base.rstrip("/").rsplit("/", levels)[0] + mark + options, self._runtime)
 
-    def beside(self, sibling: str) -> _Bucket:
-        return _Bucket(beside(self.text, sibling), self._runtime)
+    def beside(self, sibling: str) -> BucketFolder:
+        return BucketFolder(beside(self.text, sibling), self._runtime)
 
     def siblings(self) -> list[str]:
         return sorted({each.key.partition("/")[0] for each in self.above(1)._objects.list() if each.size})
@@ -240,3 +199,6 @@ class _Bucket:
 
     def remove(self) -> None:
         self.empty()
+
+
+CheckpointFolder: TypeAlias = DiskFolder | BucketFolder

@@ -3,17 +3,19 @@ with names in any case."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, cast, get_args
+from typing import Final, TypeVar, cast, get_args
 
+from anabranch.catalog.state.codec import codec_of
 from anabranch.core.json_text import parse_json
 from anabranch.core.redact import shown_address
 from anabranch.core.routing import key_text
 from anabranch.core.shed_rule import ShedRule
-from anabranch.errors import InvalidArgument
+from anabranch.errors import AnabranchError, InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.remote.address import BrokerAddress, is_broker
@@ -23,21 +25,12 @@ from anabranch.store import StoreAddresses
 from anabranch.store.addresses import POSTGRES
 from anabranch.store.engine_api import TimeKind
 
-__all__ = ["ReadOptions", "WriteOptions"]
+__all__ = ["ReadOptions", "WriteOptions", "from_json_option", "to_json_option"]
 
+_T = TypeVar("_T")
 _OF_BROKERS: Final = ("tokenFile", "ca", "access", "nativePath")
 _OF_NATIVE_PATHS: Final = ("blobs", "history", "encryptionKeys")
-_NOT_OF_BROKERS: Final = (
-    "markers",
-    "shed",
-    "shedDraw",
-    "late",
-    "pipelineRun",
-    "batch",
-    "outputs",
-    "follow",
-    "awaitStandby",
-)
+_NOT_OF_BROKERS: Final = tuple(each.name for each in OPTIONS if each.internal and each.name != "ranges")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ class ReadOptions:
             events_max=parsed.number("maxEventsPerTrigger", least=1),
             bytes_max=parsed.number("maxBytesPerTrigger", least=1),
             poll_s=(500 if (poll := parsed.number("pollMs", least=0)) is None else poll) / 1000,
-            ranges=parsed.ranges(),
+            ranges=parsed.json("ranges", tuple[int, tuple[tuple[int, int, int], ...]]),
             lossy=parsed.choice("failOnDataLoss", ("true", "false")) == "false",
             markers=parsed.text("markers"),
             follow=parsed.text("follow"),
@@ -122,10 +115,23 @@ class WriteOptions:
             query_id=parsed.text("queryId"),
             late=parsed.text("late"),
             checkpoint=parsed.text("checkpointUrl") or parsed.text("checkpointLocation"),
-            pipeline_run=parsed.pipeline_run(),
+            pipeline_run=parsed.json("pipelineRun", tuple[str, str]),
             batch=parsed.number("batch", least=0),
             outputs=parsed.stream_ids("outputs"),
         )
+
+
+def to_json_option(value: object) -> str:
+    """The text of an option whose value is a dataclass."""
+    return json.dumps(codec_of(type(value)).encode(value))
+
+
+def from_json_option(kind: type[_T], name: str, text: str) -> _T:
+    """The inverse of `to_json_option`. Raises InvalidArgument."""
+    try:
+        return codec_of(kind).decode(parse_json(text))
+    except (ArithmeticError, AnabranchError, LookupError, TypeError, ValueError) as exc:
+        raise InvalidArgument(f"option '{name}' is JSON that pipelines write: {exc}") from exc
 
 
 def _public(known: Collection[str]) -> list[str]:
@@ -245,25 +251,9 @@ class _ParsedOptions:
             found = [each.strip() for each in text.split(",")]
         return tuple(dict.fromkeys(found))
 
-    def ranges(self) -> tuple[int, tuple[tuple[int, int, int], ...]] | None:
-        text = self.text("ranges")
-        if text is None:
-            return None
-        try:
-            stream, ranges = parse_json(text)
-            return int(stream), tuple((int(segment), int(start), int(stop)) for segment, start, stop in ranges)
-        except (ValueError, TypeError, OverflowError) as exc:
-            raise InvalidArgument(f"option 'ranges' is JSON [stream id, [[segment, start, stop], …]]: {exc}") from exc
-
-    def pipeline_run(self) -> tuple[str, str] | None:
-        text = self.text("pipelineRun")
-        if text is None:
-            return None
-        try:
-            name, token = parse_json(text)
-            return str(name), str(token)
-        except (ValueError, TypeError) as exc:
-            raise InvalidArgument(f"option 'pipelineRun' is JSON [pipeline, token]: {exc}") from exc
+    def json(self, name: str, kind: type[_T]) -> _T | None:
+        text = self.text(name)
+        return None if text is None else from_json_option(kind, name, text)
 
     def number(self, name: str, *, least: int) -> int | None:
         text = self.text(name)

@@ -41,7 +41,7 @@ from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.native_access import chosen_places
-from anabranch.spark.options import WriteOptions
+from anabranch.spark.options import WriteOptions, from_json_option
 from anabranch.spark.pipelines.record import refuse_lost
 from anabranch.spark.pipelines.side_outputs import OUTPUTS_COLUMN
 from anabranch.spark.source.offsets import series_of
@@ -131,7 +131,7 @@ class _Sink:
         # Imported only here because it also loads the parser of pipelines.
         from anabranch.spark.pipelines.late_commit import LateEventsSpec, batch_read, late_publication
 
-        spec = LateEventsSpec.from_option(self._options.late)
+        spec = from_json_option(LateEventsSpec, "late", self._options.late)
         if self._options.checkpoint is None:
             raise InvalidArgument("option 'late' needs option 'checkpointLocation' too")
         read = batch_read(checkpoint_folder(self._options.checkpoint, self._store().runtime), batch)

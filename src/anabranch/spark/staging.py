@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -48,36 +48,6 @@ class StagedPartition:
     transaction: str | None = None
     sides: tuple[tuple[StagedBatch, ...], ...] = ()
     violations: Mapping[StreamId, tuple[StagedBatch, ...]] = field(default_factory=dict)
-
-
-class JobStaging(Protocol):
-    """Stages the output of one job to one stream. Made on the driver, and pickled to its tasks."""
-
-    def enter(self) -> None:
-        """On the driver, before the first task begins."""
-        ...
-
-    def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedPartition:
-        """In a task: make the batches durable, but not visible."""
-        ...
-
-    def publish(
-        self,
-        partitions: Sequence[StagedPartition],
-        unit: str | NumberedUnit,
-        *,
-        replace: bool,
-        others: Sequence[Publication] = (),
-        guard: Guard | None = None,
-    ) -> None:
-        """On the driver: make all partitions visible, in their order, unless `unit` was published before; with
-        `replace` the stream then holds exactly these. `others` are published with them, unless `guard` raises in the same
-        transaction. Raises as `Store.publish` and `Transactions.commit_together`."""
-        ...
-
-    def leave(self, partitions: Sequence[StagedPartition]) -> None:
-        """On the driver, after publishing or instead of it: what was staged and not published is given up."""
-        ...
 
 
 class ViolationStagers:
@@ -121,14 +91,14 @@ class OwnStaging:
         self._lease: Lease | None = None
 
     def enter(self) -> None:
-        """See `JobStaging.enter`."""
+        """On the driver, before the first task begins."""
         if self._lease is None:
             # No code of a sink runs before the job's last stage, whose tasks begin to renew the lease.
             hold = open_store(self._places).hold("spark", self._holder, first_us=limits.JOB_LEASE_US)
             self._lease = hold.__enter__().lease
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedPartition:
-        """See `JobStaging.stage`."""
+        """In a task: make the batches durable, but not visible."""
         assert self._lease is not None, "a writer enters its lease before it goes to tasks"
         hold = self.hold(self._lease)
         store, lease = open_store(self._places), self._lease
@@ -152,7 +122,9 @@ class OwnStaging:
         others: Sequence[Publication] = (),
         guard: Guard | None = None,
     ) -> None:
-        """See `JobStaging.publish`."""
+        """On the driver: make all partitions visible, in their order, unless `unit` was published before; with
+        `replace` the stream then holds exactly these. `others` are published with them, unless `guard` raises in the same
+        transaction. Raises as `Store.publish`."""
         staged = tuple(batch for each in partitions for batch in each.batches)
         own = [Publication(self._stream, staged, replace=replace)] if staged or replace else []
         for number, stream in enumerate(self._sides):
@@ -164,7 +136,7 @@ class OwnStaging:
             open_store(self._places).publish([*own, *others], request=unit, guard=guard)
 
     def leave(self, partitions: Sequence[StagedPartition]) -> None:
-        """See `JobStaging.leave`. The collector removes what was not published."""
+        """On the driver, after publishing or instead of it: what was not published is given up, and the collector removes it."""
         leases = {each.lease.id: each.lease for each in partitions if each.lease is not None}
         if self._lease is not None and not leases:  # of a job whose tasks have all failed
             leases[self._lease.id] = self._lease
@@ -179,17 +151,16 @@ class OwnStaging:
 
 class BrokerStaging:
     """Into transactions, through a broker: one for each attempt of a task. After a crash they expire, within
-    `limits.JOB_LEASE_US`."""
+    `limits.JOB_LEASE_US`. The methods are those of `OwnStaging`; `publish` raises as `Transactions.commit_together`."""
 
     def __init__(self, places: StorePlaces, stream: StreamId) -> None:
         self._places = places
         self._stream = stream
 
     def enter(self) -> None:
-        """See `JobStaging.enter`: each transaction has a lease of its own."""
+        """Do nothing: each transaction has a lease of its own."""
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedPartition:
-        """See `JobStaging.stage`."""
         store = self._store()
         opened: RemoteTransaction | None = None
         try:
@@ -218,7 +189,6 @@ class BrokerStaging:
         others: Sequence[Publication] = (),
         guard: Guard | None = None,
     ) -> None:
-        """See `JobStaging.publish`."""
         assert not others and guard is None, "only pipelines have these, and they need the store itself"
         idents = [each.transaction for each in partitions if each.transaction is not None]
         name, number = (unit.series, unit.number) if isinstance(unit, NumberedUnit) else (unit, None)
@@ -228,7 +198,6 @@ class BrokerStaging:
             )
 
     def leave(self, partitions: Sequence[StagedPartition]) -> None:
-        """See `JobStaging.leave`."""
         transactions = self._store().transactions
         for ident in filter(None, (each.transaction for each in partitions)):
             with suppress(AnabranchError):  # it is committed, or it expires by itself
@@ -236,3 +205,7 @@ class BrokerStaging:
 
     def _store(self) -> RemoteStore:
         return cast("RemoteStore", open_store(self._places))
+
+
+JobStaging: TypeAlias = OwnStaging | BrokerStaging
+"""Stages the output of one job to one stream. Made on the driver, and pickled to its tasks."""

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.spark.checkpoint_folder import checkpoint_folder
-from anabranch.spark.pipelines.checkpoint import committed
 from anabranch.spark.pipelines.run import Pipeline
 from anabranch.spark.pipelines.sql.parse import parse
+from anabranch.spark.source.checkpoint import committed
 from anabranch.store import Store
 
 LATE_WATERMARK: Final = "_watermark"

@@ -7,12 +7,12 @@ finished, no results are kept, so a standby that is behind needs less time per b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from anabranch.core.json_text import parse_json
 from anabranch.errors import Conflict
 from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.publish import BatchHandler, compute
+from anabranch.spark.source.checkpoint import PlannedBatch
 from anabranch.spark.source.following import poll_s
 from anabranch.spark.source.standby_role import StandbyRole
 
@@ -53,7 +53,7 @@ class LeaderBatches:
         restart than before."""
         name = f"offsets/{batch}"
         leader, own = self._leader.read(name), self._own.read(name)
-        if leader is not None and own is not None and _essence(leader) != _essence(own):
+        if leader is not None and own is not None and PlannedBatch.parse(leader) != PlannedBatch.parse(own):
             raise Conflict(f"the standby of '{self._pipeline}' has another batch {batch} than the leader")
 
 
@@ -83,11 +83,3 @@ class FollowedResults:
                 self._publish(kept, batch)
         finally:
             kept.unpersist()
-
-
-def _essence(text: str) -> tuple[Any, ...]:
-    """What a batch's results depend on: its watermark, and where it ends in each source."""
-    _, settings, *lines = text.splitlines()
-    offsets = [parse_json(each) for each in lines if each.startswith("{")]
-    # Without the name: a stream may have been renamed, and its cuts have its id.
-    return parse_json(settings)["batchWatermarkMs"], *({**each, "stream": None} for each in offsets)

@@ -10,7 +10,6 @@ An event counts as late if Spark would drop it from the source's rows. Filters o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,17 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.core import cuts
-from anabranch.core.json_text import parse_json
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import APPENDED, TIME_TYPE
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
-from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamView
 from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN, is_late
 from anabranch.spark.pipelines.windows.spans import StatementWindow
-from anabranch.spark.source.offsets import SourceOffset
+from anabranch.spark.source.checkpoint import PlannedBatch, planned_batch
 from anabranch.spark.source.scan import ScanRange, read_rows
 from anabranch.store import Store
 from anabranch.store.engine_api import HeldLease, Publication, Selection, append_time, load
@@ -43,37 +40,15 @@ _EARLIEST: Final = -(1 << 62)
 class LateEventsSpec:
     """Which late events are kept, and where. `sources` maps the id of each stream that the query reads to its event time
     column. Without `windows` an event's own time decides whether it is late. `target` is the stream for late events. It has
-    `_watermark`, and each column of the sources that is kept. If it is given by its id, it may be renamed.
+    `_watermark`, and each column of the sources that is kept. It is None until the stream is there.
 
     A window takes events until the watermark passes its end. With `lateness_us` it takes them for that much longer, and the
     watermark is the one of the batch itself. Without, it is the watermark of the previous batch, as in Spark."""
 
-    target: StreamName | StreamId
+    target: StreamId | None
     sources: Mapping[StreamId, str]
     windows: tuple[StatementWindow, ...]
     lateness_us: int | None = None
-
-    def to_option(self) -> str:
-        """The value of the sink's option `late`."""
-        windows = [[each.column, each.size_us, each.slide_us, each.start_us] for each in self.windows]
-        sources = {str(stream): column for stream, column in self.sources.items()}
-        target = str(self.target) if isinstance(self.target, StreamName) else self.target
-        fields = {"target": target, "sources": sources, "windows": windows}
-        return json.dumps(fields if self.lateness_us is None else {**fields, "lateness_us": self.lateness_us})
-
-    @classmethod
-    def from_option(cls, text: str) -> LateEventsSpec:
-        """The inverse of `to_option`. Raises InvalidArgument."""
-        try:
-            fields = parse_json(text)
-            return cls(
-                StreamId(target) if isinstance(target := fields["target"], int) else StreamName.parse(target),
-                {StreamId(int(stream)): str(column) for stream, column in fields["sources"].items()},
-                tuple(StatementWindow(str(column), *map(int, numbers)) for column, *numbers in fields["windows"]),
-                None if (lateness := fields.get("lateness_us")) is None else int(lateness),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise InvalidArgument(f"option 'late' is JSON with target, sources and windows: {exc}") from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,43 +66,21 @@ def batch_read(checkpoint: CheckpointFolder, batch: int) -> BatchRead:
 
     If the query reads a stream twice, only the first occurrence is returned.
     """
-    now = _entry(checkpoint, batch)
-    before = _entry(checkpoint, batch - 1) if batch else _Entry(0, ())
+    now = planned_batch(checkpoint, batch)
+    before = planned_batch(checkpoint, batch - 1) if batch else PlannedBatch(0, ())
     begun: dict[StreamId, StreamCut] = {}
-    for offset in before.sources:
+    for offset in before.ends:
         begun.setdefault(offset.cut.stream, offset.cut)
     parts: dict[StreamId, tuple[StreamCut, StreamCut]] = {}
-    for offset in now.sources:
+    for offset in now.ends:
         parts.setdefault(offset.cut.stream, (begun.get(offset.cut.stream, offset.origin), offset.cut))
     return BatchRead(before.watermark_us, parts, now.watermark_us)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A batch's entry in Spark's offset log."""
-
-    watermark_us: int
-    sources: tuple[SourceOffset, ...]
-
-
-def _entry(checkpoint: CheckpointFolder, batch: int) -> _Entry:
-    name = f"offsets/{batch}"
-    try:
-        found = checkpoint.read(name)
-        if found is None:
-            raise FileNotFoundError("file not found")
-        _, settings, *lines = found.splitlines()
-        watermark_us = 1000 * int(parse_json(settings)["batchWatermarkMs"])
-        offsets = [parse_json(line) for line in lines if line.startswith("{")]
-    except (ArithmeticError, OSError, ValueError, KeyError, TypeError) as exc:
-        path = f"{checkpoint.for_spark}/{name}"
-        raise InvalidArgument(f"{path} does not say what batch {batch} read: {exc}") from exc
-    return _Entry(watermark_us, tuple(SourceOffset.from_json(each) for each in offsets if "cut" in each))
 
 
 def late_publication(opened: Store, spec: LateEventsSpec, read: BatchRead, hold: HeldLease) -> Publication | None:
     """The batch's late events, staged under `hold`; None if there are none. Raises StreamNotFound, InvalidArgument if
     the time column in `spec` is not the stream's event time, Truncated, CorruptStore."""
+    assert spec.target is not None, "it is there before the query starts"
     target = opened.streams.get(spec.target)
     stager = opened.stager(target.id, lease=hold.lease)
     lateness_us = spec.lateness_us

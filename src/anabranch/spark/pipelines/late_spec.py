@@ -37,7 +37,7 @@ def late_spec(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec | No
     return (
         None
         if windows is None or not timed
-        else LateEventsSpec(statement.late_target, timed, windows, None if emit is None else emit.late_us)
+        else LateEventsSpec(None, timed, windows, None if emit is None else emit.late_us)
     )
 
 

@@ -52,10 +52,8 @@ class PreparedQuery:
     @property
     def streams(self) -> tuple[StreamId, ...]:
         """The streams that the statement writes, other than by feedback."""
-        if self.late is None:
-            return (self.target, *self.sides)
-        assert not isinstance(self.late.target, StreamName), "a prepared statement names its streams by id"
-        return (self.target, *self.sides, self.late.target)
+        late = None if self.late is None else self.late.target
+        return (self.target, *self.sides, *([] if late is None else [late]))
 
 
 def prepare(
@@ -106,7 +104,7 @@ def prepare(
             late_id = None
             if late is not None:
                 late_id = store.streams.get(step.statement.late_target).id
-                output = replace(output, late=str(late.target), late_id=stream_id_text(late_id))
+                output = replace(output, late=str(step.statement.late_target), late_id=stream_id_text(late_id))
                 late = replace(late, target=late_id)
             else:
                 output = replace(output, late=None, late_id=None)

@@ -198,9 +198,19 @@ def _with_ids(new: PipelineOutput, before: PipelineOutput | None) -> PipelineOut
     """`new` with the stream ids of the same output in the previous run, if there was one."""
     if before is None:
         return new
-    known = dict(zip(before.sides, before.side_ids, strict=False))
-    side_ids = tuple(known[name] for name in new.sides) if all(name in known for name in new.sides) else ()
-    return replace(new, target_id=before.target_id, late_id=before.late_id, side_ids=side_ids)
+    return replace(
+        new,
+        target_id=before.target_id,
+        late_id=before.late_id,
+        side_ids=_known_ids(new.sides, before.sides, before.side_ids),
+        feedback_ids=_known_ids(new.feedback, before.feedback, before.feedback_ids),
+    )
+
+
+def _known_ids(names: Sequence[str], before: Sequence[str], ids: Sequence[str]) -> tuple[str, ...]:
+    """The ids of streams that had these names `before`; none if one of them is not known."""
+    known = dict(zip(before, ids, strict=False))
+    return tuple(known[name] for name in names) if all(name in known for name in names) else ()
 
 
 def save(catalog: Catalog, row: PipelineRow) -> None:

@@ -17,13 +17,13 @@ from anabranch.runtime.log_events import PIPELINE_ENDED, PIPELINE_FAILED, PIPELI
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.admin import drop_checkpoints
-from anabranch.spark.pipelines.checkpoint import batch_in_progress, is_settled
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.progress import QueryMeter, QueryProgress
 from anabranch.spark.pipelines.start import start
 from anabranch.spark.shared_streams import start_reading, stop_reading
+from anabranch.spark.source.checkpoint import batch_in_progress, is_settled
 from anabranch.store import Store
 from anabranch.store.engine_api import Held
 

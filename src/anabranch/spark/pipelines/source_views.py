@@ -13,6 +13,7 @@ from anabranch.model.columns import APPENDED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.spark.options import to_json_option
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.shed_frame import shed_frame, shed_options
 from anabranch.spark.pipelines.statement import Statement
@@ -114,7 +115,7 @@ def _stream(
         "start": reads.starts[str(name)],
         "end": (reads.ends or {}).get(str(name)),
         "markers": markers,
-        "follow": None if reads.follow is None else reads.follow.to_option(),
+        "follow": None if reads.follow is None else to_json_option(reads.follow),
         "awaitStandby": reads.await_standby,
         **shed_options(step.statement),
     }
@@ -148,7 +149,7 @@ def _marker_options(store: Store, step: Step, reads: SourceReads) -> Mapping[Str
             idleness = Idleness(statement.options.idle_us, others)
         option = MarkerOption(step.delays_us[name], closing, idleness, early_us, clock)
         if option.yields_any:
-            options[name] = option.to_option()
+            options[name] = to_json_option(option)
     return options
 
 

@@ -13,6 +13,7 @@ each batch that is published was planned there.
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 import threading
 import time
@@ -29,7 +30,6 @@ from anabranch.spark.checkpoint_folder import CheckpointFolder, beside
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.abandoned_checkpoints import drop_abandoned, standby_number
-from anabranch.spark.pipelines.checkpoint import last_committed, last_planned
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint
 from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches
 from anabranch.spark.pipelines.heartbeat import Heartbeat
@@ -41,6 +41,7 @@ from anabranch.spark.pipelines.running import Pipeline, stop_queries
 from anabranch.spark.pipelines.standby_lag import StandbyLag
 from anabranch.spark.pipelines.start import start
 from anabranch.spark.source import standby_mark
+from anabranch.spark.source.checkpoint import last_committed, last_planned
 from anabranch.spark.source.following import FollowedRun
 from anabranch.spark.source.standby_role import StandbyRole
 from anabranch.store import Store
@@ -187,7 +188,7 @@ class Standby:
         for output in self._row.outputs:
             planned = last_planned(output_checkpoint(self._store, output.checkpoint))
             done = last_committed(self._prepared[output.target].checkpoint)
-            near.append(self._lags[output.target].is_near(-1 if planned is None else planned, done, now_s))
+            near.append(self._lags[output.target].is_near(planned, done, now_s))
         return all(near)
 
     def take_over(self, epoch: int) -> Pipeline:
@@ -242,6 +243,7 @@ class Standby:
     def stop(self) -> None:
         """Stop following, and remove the checkpoints unless the pipeline's row may name them."""
         self._role.become("ended")
+        shutil.rmtree(self._role.file.parent, ignore_errors=True)  # to its sources this says the same
         stop_queries(self._queries.values())
         for output in self._outputs.values():
             output_checkpoint(self._store, output.checkpoint).drop()
@@ -255,7 +257,7 @@ class Standby:
 
     def _await_planned(self, leader: CheckpointFolder) -> int:
         while self._wanted():
-            if (planned := last_planned(leader)) is not None:
+            if (planned := last_planned(leader)) >= 0:
                 return planned
             time.sleep(10 * _POLL_S)
         raise Conflict(f"the standby of '{self._name}' is no longer wanted")
@@ -264,7 +266,7 @@ class Standby:
         """Wait until all batches are done that the leader may have published."""
         planned = last_planned(output_checkpoint(self._store, output.checkpoint))
         own = self._prepared[output.target].checkpoint
-        while planned is not None and last_committed(own) < planned:
+        while last_committed(own) < planned:
             if (why := self.failure()) is not None:
                 raise PipelineFailed(self._name, "its take-over", why)
             time.sleep(_POLL_S)

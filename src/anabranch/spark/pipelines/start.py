@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
+from anabranch.spark.options import to_json_option
 from anabranch.spark.pipelines.file_lines import invalid_sql, padded
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.pools import next_pool
@@ -53,7 +54,7 @@ def start(
         "pipelineRun": json.dumps(run),
     }
     if made.late is not None:
-        options["late"] = made.late.to_option()
+        options["late"] = to_json_option(made.late)
     if sides := (*made.sides, *made.feedback):
         options["outputs"] = json.dumps([str(each) for each in sides])
     writer = made.frame.writeStream.queryName(name).outputMode(statement.options.mode).options(**options)

@@ -18,10 +18,10 @@ from anabranch.catalog.state.query_question import CommittedState, StateRow, Sta
 from anabranch.errors import InvalidArgument
 from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines import record
-from anabranch.spark.pipelines.checkpoint import last_committed
 from anabranch.spark.pipelines.checkpoint_places import output_checkpoint
 from anabranch.spark.pipelines.windows.row_blobs import BUCKET
 from anabranch.spark.queries.state_rows import bucket_rows, has_part, plain_members
+from anabranch.spark.source.checkpoint import last_committed
 from anabranch.store import Store
 
 if TYPE_CHECKING:

@@ -344,19 +344,27 @@ def main() -> None:
     folder: str = setup["folder"]
     messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(messages, folder), name="host", daemon=True).start()
-    with connect(**setup["store"], create=False) as store:
-        spark = session(name="anabranch queries", store=store, checkpoints=checkpoint_base(store), **setup["conf"])
-        threading.Thread(target=_end_with_java, args=(spark, host, folder), name="java", daemon=True).start()
-        if setup["warm"]:
-            warm_up(spark)
-        driver = _Driver(store, spark, host, folder)
-        on_cluster = not (spark.sparkContext.master or "").startswith("local")
-        host.send(event="ready", on_cluster=on_cluster)
-        while not (message := messages.get()).get("exit"):
-            driver.take(message)
-        if on_cluster:
-            _leave_cluster(spark, folder)
+    try:
+        with connect(**setup["store"], create=False) as store:
+            _serve(store, setup, host, messages)
+    except Exception as exc:
+        host.send(event="ending", why=explain(exc))
     _end_at_once(folder)
+
+
+def _serve(store: Store, setup: dict[str, Any], host: MessagePipe, messages: queue.SimpleQueue[dict[str, Any]]) -> None:
+    folder: str = setup["folder"]
+    spark = session(name="anabranch queries", store=store, checkpoints=checkpoint_base(store), **setup["conf"])
+    threading.Thread(target=_end_with_java, args=(spark, host, folder), name="java", daemon=True).start()
+    if setup["warm"]:
+        warm_up(spark)
+    driver = _Driver(store, spark, host, folder)
+    on_cluster = not (spark.sparkContext.master or "").startswith("local")
+    host.send(event="ready", on_cluster=on_cluster)
+    while not (message := messages.get()).get("exit"):
+        driver.take(message)
+    if on_cluster:
+        _leave_cluster(spark, folder)
 
 
 def _leave_cluster(spark: SparkSession, folder: str) -> None:

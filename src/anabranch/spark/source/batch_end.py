@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from anabranch.model.stream import StreamView
 from anabranch.spark.source.reads import StreamReads
 from anabranch.spark.source.scan import ScanRange
 
-__all__ = ["AppendTimes", "BatchLimits", "StoreTimes", "end_of_batch"]
+__all__ = ["BatchLimits", "StoreTimes", "end_of_batch"]
 
 _ROUNDS_MAX: Final = 4
 _EARLIEST: Final = -(1 << 62)
@@ -47,40 +47,24 @@ class BatchLimits:
         return BatchLimits(events, size)
 
 
-class AppendTimes(Protocol):
-    """The append times and event times of the events of a view."""
-
-    def of(self, segment: SegmentId, offset: int) -> Micros:
-        """The append time of one event."""
-        ...
-
-    def cut_at(self, time: Micros) -> StreamCut:
-        """The cut before the first event appended at or after `time`."""
-        ...
-
-    def event_times(self, segment: SegmentId, start: int, stop: int) -> npt.NDArray[np.int64] | None:
-        """The event times (µs) of these offsets, which must all be readable. An event without one gets the earliest
-        possible time. None for a stream without event times."""
-        ...
-
-
 class StoreTimes:
-    """The times from the store."""
+    """The append times and event times of the events of a view."""
 
     def __init__(self, reads: StreamReads, view: StreamView) -> None:
         self._reads = reads
         self._view = view
 
     def of(self, segment: SegmentId, offset: int) -> Micros:
-        """See `AppendTimes.of`."""
+        """The append time of one event."""
         return self._reads.append_time(self._view, segment, offset)
 
     def cut_at(self, time: Micros) -> StreamCut:
-        """See `AppendTimes.cut_at`."""
+        """The cut before the first event appended at or after `time`."""
         return self._reads.cut_at(self._view, time)
 
     def event_times(self, segment: SegmentId, start: int, stop: int) -> npt.NDArray[np.int64] | None:
-        """See `AppendTimes.event_times`. Raises as `StreamReads.rows`."""
+        """The event times (µs) of these offsets, which must all be readable. An event without one gets the earliest
+        possible time. None for a stream without event times. Raises as `RangeReads.rows`."""
         schema = self._view.info.schema
         if schema.time is None:
             return None
@@ -91,7 +75,7 @@ class StoreTimes:
 
 
 def end_of_batch(
-    view: StreamView, start: StreamCut, limits: BatchLimits, times: AppendTimes, *, stop: StreamCut | None = None
+    view: StreamView, start: StreamCut, limits: BatchLimits, times: StoreTimes, *, stop: StreamCut | None = None
 ) -> StreamCut:
     """The end of the batch that begins at `start`, at most `stop` (None: the tail of the view). The batch holds at
     least one event while events remain; if none do, the end is `start` itself."""
@@ -107,7 +91,7 @@ class _Admission:
     """Chooses a batch's end. `whole` is the end without limits and append times; all cuts have its segments."""
 
     view: StreamView
-    times: AppendTimes
+    times: StoreTimes
     stop: StreamCut | None
     whole: StreamCut
     bytes_max: int | None

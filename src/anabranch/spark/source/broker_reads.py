@@ -21,43 +21,38 @@ from anabranch.store.engine_api import Place, SegmentPartRange, TimeKind, parse_
 if TYPE_CHECKING:
     from anabranch.remote.store import RemoteStore
 
-__all__ = ["BrokerReads"]
+__all__ = ["BrokerReads", "PollingTail"]
 
 _LOOK_S: Final = 0.1  # between two looks for new events
 
 
 class BrokerReads:
-    """See `anabranch.spark.source.reads.StreamReads`."""
+    """Reads of a store that brokers serve; the methods are those of `anabranch.spark.source.reads.OwnReads`."""
 
     def __init__(self, store: Store) -> None:
         """`store` is a `RemoteStore`."""
         self._remote = cast("RemoteStore", store)
 
     def freshen(self, stream: StreamName) -> None:
-        """See `StreamReads.freshen`: the broker does so."""
+        """Do nothing: the broker does so."""
 
     def view(self, stream: StreamName | StreamId) -> StreamView:
-        """See `StreamReads.view`."""
         return cast(StreamView, self._remote.streams.view(stream))
 
     def place(self, view: StreamView, place: str, by: TimeKind) -> StreamCut:
-        """See `StreamReads.place`."""
         found = parse_place(place, self._remote.runtime.settings.times)
         return cuts.resolve(view, found) if isinstance(found, Edge | StreamCut) else self._cut(view, found, by)
 
     def append_time(self, view: StreamView, segment: SegmentId, offset: int) -> Micros:
-        """See `StreamReads.append_time`."""
         (batch,) = self._batches(view, ScanRange(segment, offset, offset + 1), [])
         return Micros(batch.column("_appended")[0].value)
 
     def cut_at(self, view: StreamView, time: Micros) -> StreamCut:
-        """See `StreamReads.cut_at`."""
         return self._cut(view, time, "append")
 
     def rows(
         self, view: StreamView, ranges: Iterable[ScanRange], columns: pa.Schema, *, lossy: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """See `StreamReads.rows`."""
         for segment, start, stop in ranges:
             while start < stop:
                 try:
@@ -71,9 +66,8 @@ class BrokerReads:
                     present = self.view(view.info.id).segments.get(segment)
                     start = stop if present is None else max(start, present.head)
 
-    def tail(self) -> _PollingTail:
-        """See `StreamReads.tail`."""
-        return _PollingTail(self._remote)
+    def tail(self) -> PollingTail:
+        return PollingTail(self._remote)
 
     def _batches(self, view: StreamView, part: ScanRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         found = SegmentPartRange(view.info.id, part.segment, part.start, part.stop, 0)
@@ -93,17 +87,15 @@ class BrokerReads:
         return StreamCut.of(view.info.id, known)
 
 
-class _PollingTail:
+class PollingTail:
     """A tail that is polled: every wait ends after `_LOOK_S` at most."""
 
     def __init__(self, remote: RemoteStore) -> None:
         self._tasks = remote.runtime.tasks
 
     def generation(self) -> int:
-        """See `WaitedTail.generation`."""
         return 0
 
     def wait(self, since: int, timeout_s: float) -> None:
-        """See `WaitedTail.wait`."""
         del since
         self._tasks.sleep(min(timeout_s, _LOOK_S))

@@ -7,15 +7,14 @@ What it publishes is decided in `anabranch.spark.pipelines.followed_results`.
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
-from anabranch.core.json_text import parse_json
-from anabranch.errors import Conflict, InvalidArgument
+from anabranch.errors import Conflict
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
+from anabranch.spark.source.checkpoint import PlannedBatch, last_planned
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.standby_mark import write_mark
 from anabranch.spark.source.standby_role import read_role
@@ -38,18 +37,6 @@ class FollowedRun:
     pipeline: str
     role: str
     pause_us: int | None
-
-    def to_option(self) -> str:
-        """The option's value."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_option(cls, text: str) -> FollowedRun:
-        """The inverse of `to_option`. Raises InvalidArgument."""
-        try:
-            return cls(**parse_json(text))
-        except (ValueError, TypeError) as exc:
-            raise InvalidArgument(f"option 'follow' is JSON of a run that is followed: {exc}") from exc
 
 
 def poll_s(checkpoint: str) -> float:
@@ -98,7 +85,7 @@ class FollowedBatches:
     def _number(self) -> int:
         number = self._next
         if number is None:
-            number = max((int(name) for name in self._own.names("offsets") if name.isdigit()), default=-1) + 1
+            number = last_planned(self._own) + 1
         while self._own.read(f"offsets/{number}") is not None:
             number += 1
         if number != self._next:
@@ -115,16 +102,14 @@ class FollowedBatches:
         return end
 
     def _refuse_behind(self, number: int) -> None:
-        planned = [int(name) for name in self._leader.names("offsets") if name.isdigit()]
-        if planned and max(planned) > number and self._leader.read(f"offsets/{number}") is None:
+        if last_planned(self._leader) > number and self._leader.read(f"offsets/{number}") is None:
             raise Conflict(
                 f"the standby of '{self._run.pipeline}' is too far behind: the leader no longer has batch {number}"
             )
 
 
 def _offset_in(text: str, start: SourceOffset) -> SourceOffset:
-    lines = {line: SourceOffset.from_json(parse_json(line)) for line in text.splitlines()[2:] if line.startswith("{")}
-    found = [each for each in lines.values() if each.cut.stream == start.cut.stream]
+    found = {each for each in PlannedBatch.parse(text).ends if each.cut.stream == start.cut.stream}
     if len(found) != 1:  # two sources of one stream, which Spark does not tell apart here
         raise Conflict(f"the leader's batch ends {len(found)} times in {start.stream}, so it can't be followed")
-    return found[0]
+    return found.pop()

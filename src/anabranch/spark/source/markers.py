@@ -11,7 +11,6 @@ yields the same marker.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -19,8 +18,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from anabranch.core import cuts
-from anabranch.core.json_text import parse_json
-from anabranch.errors import InvalidArgument
 from anabranch.model.columns import APPENDED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
@@ -100,57 +97,6 @@ class MarkerOption:
     def yields_any(self) -> bool:
         """False if the source yields no markers."""
         return any(each is not None for each in (self.closing, self.idleness, self.ask_us, self.clock))
-
-    def to_option(self) -> str:
-        """The option's value."""
-        fields: dict[str, object] = {"delay_us": self.delay_us}
-        if self.closing is not None:
-            ranges = [[str(start), None if stop is None else str(stop)] for start, stop in self.closing.ranges]
-            closing: dict[str, object] = {"horizon_us": self.closing.horizon_us, "ranges": ranges}
-            if self.closing.by_append_time:
-                closing["by_append_time"] = True
-            fields["closing"] = closing
-        if self.idleness is not None:
-            fields["idleness"] = {"idle_us": self.idleness.idle_us, "others": self.idleness.others}
-        if self.ask_us is not None:
-            fields["ask_us"] = self.ask_us
-        if self.clock is not None:
-            fields["clock"] = [self.clock.horizon_us, self.clock.step_us, self.clock.start_us]
-        return json.dumps(fields)
-
-    @classmethod
-    def from_option(cls, text: str) -> MarkerOption:
-        """The inverse of `to_option`. Raises InvalidArgument."""
-        try:
-            fields = parse_json(text)
-            closing, idleness = fields.get("closing"), fields.get("idleness")
-            return cls(
-                int(fields["delay_us"]),
-                None
-                if closing is None
-                else WindowClosing(
-                    int(closing["horizon_us"]),
-                    tuple(map(_range, closing["ranges"])),
-                    bool(closing.get("by_append_time", False)),
-                ),
-                None
-                if idleness is None
-                else Idleness(int(idleness["idle_us"]), tuple(map(_other, idleness["others"]))),
-                None if (ask_us := fields.get("ask_us")) is None else int(ask_us),
-                None if (clock := fields.get("clock")) is None else ClockClosing(*map(int, clock)),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise InvalidArgument(f"option 'markers' is JSON with delay_us, closing and idleness: {exc}") from exc
-
-
-def _range(texts: Sequence[str | None]) -> tuple[StreamCut, StreamCut | None]:
-    start, stop = texts
-    return StreamCut.parse(str(start)), None if stop is None else StreamCut.parse(stop)
-
-
-def _other(numbers: Sequence[int]) -> tuple[StreamId, int]:
-    stream, delay_us = map(int, numbers)
-    return StreamId(stream), delay_us
 
 
 @dataclass(frozen=True, slots=True)

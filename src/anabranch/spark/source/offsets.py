@@ -7,7 +7,7 @@ its stream because Spark's offset log does not say which source a line belongs t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from anabranch.errors import InvalidArgument
 from anabranch.model.cut import StreamCut
@@ -41,11 +41,11 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """A cut of a stream, and `origin`, the cut where the query's first batch began, the same in all its offsets.
+    """A cut of a stream, which may have been renamed since it had this name, and `origin`, the cut where the query's first batch began, the same in all its offsets.
     `marker` is the last marker up to here, None if there was none. `keep_rate` is that of the batch that ends at the cut
     (see `anabranch.core.shed_rule`)."""
 
-    stream: StreamName
+    stream: StreamName = field(compare=False)
     origin: StreamCut
     cut: StreamCut
     marker: Marker | None = None

@@ -4,7 +4,7 @@ process has open answers from its catalog and blobs, and one that a broker serve
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamView
+from anabranch.spark.source.broker_reads import BrokerReads
 from anabranch.spark.source.scan import ScanRange, read_rows
 from anabranch.spark.stores import is_remote_store
 from anabranch.store import Store
@@ -28,20 +29,7 @@ from anabranch.store.engine_api import (
     to_cut,
 )
 
-__all__ = ["RangeReads", "StreamReads", "WaitedTail", "reads_of"]
-
-
-class WaitedTail(Protocol):
-    """Waits for new events."""
-
-    def generation(self) -> int:
-        """To be given to `wait`; call it before looking for events."""
-        ...
-
-    def wait(self, since: int, timeout_s: float) -> object:
-        """Return once there may be events that were not there at the generation `since`, at the latest after that
-        time."""
-        ...
+__all__ = ["OwnReads", "RangeReads", "StreamReads", "reads_of"]
 
 
 class RangeReads(Protocol):
@@ -60,40 +48,7 @@ class RangeReads(Protocol):
         ...
 
 
-class StreamReads(RangeReads, Protocol):
-    """Reads the streams of one store."""
-
-    def freshen(self, stream: StreamName) -> None:
-        """If it is the stream of notifications, let it have those that are due."""
-        ...
-
-    def place(self, view: StreamView, place: str, by: TimeKind) -> StreamCut:
-        """The cut at a place in text form. Raises as `reading.bounds.to_cut`."""
-        ...
-
-    def append_time(self, view: StreamView, segment: SegmentId, offset: int) -> Micros:
-        """The append time of one event."""
-        ...
-
-    def cut_at(self, view: StreamView, time: Micros) -> StreamCut:
-        """The cut before the first event appended at or after `time`."""
-        ...
-
-    def tail(self) -> WaitedTail:
-        """Waits for new events in any stream."""
-        ...
-
-
-def reads_of(store: Store) -> StreamReads:
-    """How streams of this store are read."""
-    if is_remote_store(store):
-        from anabranch.spark.source.broker_reads import BrokerReads
-
-        return BrokerReads(store)
-    return _OwnReads(store)
-
-
-class _OwnReads:
+class OwnReads:
     """Reads of a store that this process has open."""
 
     def __init__(self, store: Store) -> None:
@@ -101,34 +56,43 @@ class _OwnReads:
         self._logs = store.internals.logs
 
     def freshen(self, stream: StreamName) -> None:
-        """See `StreamReads.freshen`."""
+        """If it is the stream of notifications, let it have those that are due."""
         self._store.notifications.freshen(stream)
 
     def view(self, stream: StreamName | StreamId) -> StreamView:
-        """See `StreamReads.view`."""
+        """See `RangeReads.view`."""
         return self._store.streams.view(stream)
 
     def place(self, view: StreamView, place: str, by: TimeKind) -> StreamCut:
-        """See `StreamReads.place`."""
+        """The cut at a place in text form. Raises as `reading.bounds.to_cut`."""
         return to_cut(self._logs, view, place, by=by)
 
     def append_time(self, view: StreamView, segment: SegmentId, offset: int) -> Micros:
-        """See `StreamReads.append_time`."""
+        """The append time of one event."""
         return append_time(self._logs, view, segment, offset)
 
     def cut_at(self, view: StreamView, time: Micros) -> StreamCut:
-        """See `StreamReads.cut_at`."""
+        """The cut before the first event appended at or after `time`."""
         return cut_at(self._logs, view, time)
 
     def rows(
         self, view: StreamView, ranges: Iterable[ScanRange], columns: pa.Schema, *, lossy: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """See `StreamReads.rows`."""
+        """See `RangeReads.rows`."""
         whole = pa.schema([*columns, *ADDED])
         for segment, rows in read_rows(self._store, view, ranges, Selection(columns), lossy=lossy):
             added = [constant(segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
             yield pa.RecordBatch.from_arrays([*rows.batch.columns[: len(columns)], *added], schema=whole)
 
-    def tail(self) -> WaitedTail:
-        """See `StreamReads.tail`."""
+    def tail(self) -> Tail:
+        """Waits for new events in any stream."""
         return Tail(self._store.catalog, self._store.runtime)
+
+
+StreamReads: TypeAlias = OwnReads | BrokerReads
+"""Reads the streams of one store."""
+
+
+def reads_of(store: Store) -> StreamReads:
+    """How streams of this store are read."""
+    return BrokerReads(store) if is_remote_store(store) else OwnReads(store)

@@ -41,6 +41,7 @@ _KEPT_S: Final = 30.0
 _LOCK_S: Final = 5.0
 _POLL_S: Final = 0.005
 _SUFFIX: Final = ".arrow"
+_LOCK: Final = ".lock"
 
 
 class _SharedPart(NamedTuple):
@@ -136,7 +137,7 @@ class SharedReads:
         """Remove pieces that are old, and the oldest of too many."""
         found = []
         for entry in os.scandir(self._folder):
-            if entry.name.endswith(_SUFFIX):
+            if not entry.name.endswith(_LOCK):  # also what a task that ended was writing
                 with suppress(FileNotFoundError):
                     found.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
         left, now = _BYTES_MAX, time.time()
@@ -148,7 +149,7 @@ class SharedReads:
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        with open(self._folder / f"{name}.lock", "wb") as lock:
+        with open(self._folder / f"{name}{_LOCK}", "wb") as lock:
             deadline = time.monotonic() + _LOCK_S
             while True:
                 try:

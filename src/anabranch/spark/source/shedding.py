@@ -7,7 +7,7 @@ from anabranch.core.shed_rule import ShedRule
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros
 from anabranch.model.stream import StreamView
-from anabranch.spark.source.batch_end import AppendTimes
+from anabranch.spark.source.batch_end import StoreTimes
 
 __all__ = ["batch_load"]
 
@@ -15,7 +15,7 @@ _SPAN_US_MIN = 1_000_000
 
 
 def batch_load(
-    rule: ShedRule, view: StreamView, start: StreamCut, end: StreamCut, times: AppendTimes, *, now: int
+    rule: ShedRule, view: StreamView, start: StreamCut, end: StreamCut, times: StoreTimes, *, now: int
 ) -> float:
     """The load that the rule limits, of the batch from `start` to `end`, which is not empty. For `lag`: the seconds
     since its first event was appended. Else: the events per second that were appended from its first to its last event,

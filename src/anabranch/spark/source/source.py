@@ -36,14 +36,15 @@ from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.native_access import chosen_places
-from anabranch.spark.options import ReadOptions
+from anabranch.spark.options import ReadOptions, from_json_option
 from anabranch.spark.shared_streams import shared_folder
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
+from anabranch.spark.source.broker_reads import PollingTail
 from anabranch.spark.source.following import FollowedBatches, FollowedRun, poll_s
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.ranges import read_ranges, with_shed_columns
-from anabranch.spark.source.reads import RangeReads, StreamReads, WaitedTail, reads_of
+from anabranch.spark.source.reads import RangeReads, StreamReads, reads_of
 from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, split_into_tasks
 from anabranch.spark.source.shared_reads import SharedReads
 from anabranch.spark.source.shedding import batch_load
@@ -53,6 +54,7 @@ from anabranch.spark.stores import open_store
 from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_columns, spark_schema
 from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store
+from anabranch.store.engine_api import Tail
 
 __all__ = ["batch_reader", "schema", "stream_reader"]
 
@@ -246,8 +248,10 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         self._end: StreamCut | None = None
         self._idle = False
         self._available_now = False
-        self._tail: WaitedTail | None = None
-        self._markers = None if options.markers is None else Markers(MarkerOption.from_option(options.markers))
+        self._tail: Tail | PollingTail | None = None
+        self._markers = (
+            None if options.markers is None else Markers(from_json_option(MarkerOption, "markers", options.markers))
+        )
         self._follower: FollowedBatches | None = None
         self._standby: AwaitedStandby | None = None
 
@@ -303,7 +307,9 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _followed(self) -> FollowedBatches | None:
         if self._follower is None and self._options.follow is not None:
-            self._follower = FollowedBatches(FollowedRun.from_option(self._options.follow), self._open().runtime)
+            self._follower = FollowedBatches(
+                from_json_option(FollowedRun, "follow", self._options.follow), self._open().runtime
+            )
         return self._follower
 
     def _awaited(self) -> AwaitedStandby | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint_folder import CheckpointFolder
+from anabranch.spark.source.checkpoint import last_planned
 
 __all__ = ["FILE", "AwaitedStandby", "write_mark"]
 
@@ -66,5 +67,4 @@ class AwaitedStandby:
             self._mark, self._changed_s = mark, now_s
         if now_s - self._changed_s > _SILENT_S:
             return False
-        planned = max((int(name) for name in self._checkpoint.names("offsets") if name.isdigit()), default=0)
-        return planned - int(mark) > self._behind_max
+        return last_planned(self._checkpoint) - int(mark) > self._behind_max

@@ -15,6 +15,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.runtime.ports import Runtime
+from anabranch.spark.options import from_json_option, to_json_option
 from anabranch.spark.source.markers import (
     ClockClosing,
     Idleness,
@@ -71,9 +72,9 @@ def test_the_option_survives_its_text() -> None:
         MarkerOption(5, idleness=Idleness(10, ((StreamId(1 << 62), 3),))),
         MarkerOption(5, ask_us=1_000),
     ):
-        assert MarkerOption.from_option(option.to_option()) == option
+        assert from_json_option(MarkerOption, "markers", to_json_option(option)) == option
     with pytest.raises(InvalidArgument, match="option 'markers' is JSON"):
-        MarkerOption.from_option("[]")
+        from_json_option(MarkerOption, "markers", "[]")
 
 
 def test_an_offset_keeps_its_marker_and_one_without_keeps_its_text() -> None:
