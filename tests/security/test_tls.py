@@ -32,7 +32,7 @@ from anabranch.security.tls import (
     reload_certificate,
     server_context,
 )
-from anabranch.server.tls import CertificateProtocol
+from anabranch.server.edge.protocol import timed_protocol
 from tests.waiting import until, until_ended
 
 NOW = Runtime().clock.now()
@@ -196,7 +196,7 @@ def serving(context: ssl.SSLContext) -> Iterator[int]:
     config = uvicorn.Config(
         who,
         port=0,
-        http=CertificateProtocol,
+        http=timed_protocol(10.0),
         lifespan="off",
         log_level="critical",
         ssl_context_factory=lambda _config, _default: context,

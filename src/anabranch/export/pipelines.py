@@ -18,8 +18,6 @@ from anabranch.model.segment_range import RangesBetween
 from anabranch.store import Store
 from anabranch.store.engine_api import event_times_at
 
-__all__ = ["HELP", "pipeline_samples"]
-
 _OF_STATEMENT: Final = {
     "anabranch_pipeline_lag_seconds": (
         "lag_s",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["MetricSample"]
-
 
 class MetricSample(NamedTuple):
     """One value of a metric."""

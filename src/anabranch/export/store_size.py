@@ -14,8 +14,6 @@ from anabranch.export.sample import MetricSample
 from anabranch.model.ids import BlobId
 from anabranch.store import Store
 
-__all__ = ["HELP", "size_samples"]
-
 HELP: Final = {
     "anabranch_store_bytes": "Bytes of the files of the store: live ones, and unused ones, which collections will free.",
     "anabranch_store_files": "Their number.",

@@ -1,4 +1,4 @@
-"""Tokens and rules as a broker holds them in memory."""
+"""Tokens and rules as a broker holds them in memory, and how it notices that they were changed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch import limits
-from anabranch.catalog.port import Catalog, Reading
+from anabranch.catalog.port import Catalog, Reading, Writing
 from anabranch.catalog.state.access import (
     ACCESS_BINDING,
     ACCESS_ROLE,
     ACCESS_TOKEN,
     ACCESS_VERSION,
     ONLY,
+    AccessVersion,
     BoundRole,
     TokenRow,
 )
@@ -70,6 +71,11 @@ def load_access(txn: Reading) -> AccessSnapshot:
         {**{row.name: frozenset(row.operations) for _, row in txn.states(ACCESS_ROLE)}, **BUILT_IN_ROLES},
         {row.principal: row.roles for _, row in txn.states(ACCESS_BINDING)},
     )
+
+
+def note_change(txn: Writing) -> None:
+    """Count a change of who may do what, in the transaction that makes it."""
+    txn.put_state(ACCESS_VERSION, ONLY, AccessVersion(_version(txn) + 1))
 
 
 def _version(txn: Reading) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import urllib.error
 import urllib.request
@@ -18,6 +17,7 @@ from anabranch.core.redact import shown_address
 from anabranch.errors import InvalidArgument, StoreUnavailable
 from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
+from anabranch.security.exposure import is_loopback
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
 # Only signatures by a private key: a public key must never be used as a shared secret.
@@ -95,16 +95,9 @@ def check_address(address: str) -> None:
         raise InvalidArgument(f"'{shown_address(address)}' is not an address") from None
     if parts.scheme == "https" and host:
         return
-    if parts.scheme == "http" and (host == "localhost" or _is_loopback(host)):
+    if parts.scheme == "http" and is_loopback(host):
         return
     raise InvalidArgument(f"'{shown_address(address)}' can't be trusted: expected an https:// address")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):

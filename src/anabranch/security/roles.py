@@ -10,7 +10,7 @@ from anabranch.catalog.state.access import ACCESS_BINDING, ACCESS_ROLE, ACCESS_T
 from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
-from anabranch.security.access_change import note_change
+from anabranch.security.access import note_change
 from anabranch.security.rights import (
     BUILT_IN_ROLES,
     EVERYTHING,

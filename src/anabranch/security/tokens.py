@@ -14,7 +14,7 @@ from anabranch.catalog.state.access import ACCESS_TOKEN, TokenRow
 from anabranch.core.display import Displayed
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros
-from anabranch.security.access_change import note_change
+from anabranch.security.access import note_change
 from anabranch.security.rights import EVERYTHING, check_operations, check_pattern, check_principal
 from anabranch.security.roles import need_role
 from anabranch.security.secret import Secret

@@ -18,10 +18,8 @@ from anabranch.server.steps import run_steps
 from anabranch.transfer.jobs.job import Job
 from anabranch.wire.steps import RUN
 from anabranch.wire.values import to_json
-from anabranch.wire.verbs.handles import job_handle
+from anabranch.wire.verbs.jobs import job_handle
 from anabranch.wire.warnings import warning_to_json
-
-__all__ = ["Message", "answer"]
 
 Kind: TypeAlias = Literal["result", "item", "end", "progress", "started", "warning"]
 

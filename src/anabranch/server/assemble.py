@@ -16,8 +16,6 @@ from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
 from anabranch.store import Store, connect
 
-__all__ = ["close_broker", "open_broker"]
-
 _QUOTAS: Final = ("calls_per_s", "bytes_per_s", "connections", "followers", "memory_bytes")  # as the fields of Quota
 
 

@@ -12,8 +12,6 @@ from anabranch.security.tls import TlsFiles, TlsWatch, reload_certificate, serve
 from anabranch.server.config import ServerSettings
 from anabranch.store.addresses import folder_of
 
-__all__ = ["ServerCertificate", "made_authority", "with_dev_tls"]
-
 _HOME = ".anabranch"
 _ANY = ("0.0.0.0", "::")
 

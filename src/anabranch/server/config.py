@@ -26,8 +26,6 @@ from anabranch.runtime.bounded_files import read_bounded, to_text
 from anabranch.security.exposure import is_loopback, require_safe
 from anabranch.store.addresses import MEMORY
 
-__all__ = ["CONFIG_VARIABLE", "PREFIX", "LoadedSettings", "ServerSettings", "load"]
-
 PREFIX: Final = "ANABRANCH_SERVER_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 # What other verbs call these; the broker's own variables take precedence.

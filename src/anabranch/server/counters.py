@@ -13,8 +13,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["HELP", "Counters"]
-
 FRONT_ENDS: Final = ("http", "flight", "grpc")
 OUTCOMES: Final = ("ok", "refused", "failed")
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

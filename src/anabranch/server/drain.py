@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-__all__ = ["Drain"]
-
 
 class Drain:
     """Whether the broker is about to end. Followers of a stream and readers of a group register a callback:

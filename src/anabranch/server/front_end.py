@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["FrontEnd"]
-
 
 class FrontEnd(Protocol):
     """A server of one protocol. `run` starts all, and on a signal drains all at the same time, then stops them."""

@@ -23,8 +23,6 @@ from anabranch.server.http.app import HttpApp
 from anabranch.server.http.bytes.endpoints import is_upload
 from anabranch.server.http.direct_append import DirectAppends
 
-__all__ = ["HttpFrontEnd", "listen", "shown_url"]
-
 _START_S = 30.0
 
 

@@ -7,8 +7,6 @@ import sys
 
 from anabranch.core.redact import redacted
 
-__all__ = ["log_to_stderr"]
-
 
 class _RedactedLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:

@@ -19,8 +19,6 @@ from anabranch.query.sandbox import QueryLimits
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 
-__all__ = ["BROKER_QUERY_LIMITS", "CallersQueries", "one_row"]
-
 BROKER_QUERY_LIMITS: Final = QueryLimits(
     memory_bytes=limits.QUERY_MEMORY_BYTES, spill_bytes=limits.QUERY_SPILL_BYTES, seconds=limits.QUERY_S_MAX
 )

@@ -14,8 +14,6 @@ from anabranch.spark.session.home import ensure_home
 from anabranch.spark.session.java import ensure_java
 from anabranch.store import Store
 
-__all__ = ["QueryHostFrontEnd"]
-
 
 class QueryHostFrontEnd:
     """Runs the queries of a store, in a thread."""

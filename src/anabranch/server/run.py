@@ -20,13 +20,10 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.flight.front_end import FlightFrontEnd
 from anabranch.server.front_end import FrontEnd
 from anabranch.server.http_front_end import HttpFrontEnd
-from anabranch.server.processes.grpc_process import GrpcProcess
-from anabranch.server.processes.query_host_process import QueryHostProcess
+from anabranch.server.processes.front_end_process import FrontEndProcess, GrpcProcess
 from anabranch.server.processes.workers import HttpWorkers
 from anabranch.server.systemd import notify
 from anabranch.store.facade import Store
-
-__all__ = ["Ended", "Serving", "run"]
 
 _LOOK_S: Final = 0.5
 _STOP_S: Final = 5.0
@@ -108,17 +105,17 @@ def _front_ends(
     settings: ServerSettings, broker: Broker, counters: Counters, access_log: AccessLog | None
 ) -> Sequence[FrontEnd]:
     found: list[FrontEnd] = []
+    slots = _slots(settings)
     if settings.flight:
         found.append(FlightFrontEnd(broker, settings, counters, access_log))
     if settings.http and settings.workers > 1:
-        found.append(HttpWorkers(settings, counters, slots=_slots(settings), first_slot=2))
+        found.append(HttpWorkers(settings, counters, slots=slots, first_slot=2))
     elif settings.http:
         found.append(HttpFrontEnd(broker, settings, counters, access_log))
     if settings.serves_grpc:
-        found.append(GrpcProcess(settings, counters, slots=_slots(settings)))
+        found.append(GrpcProcess("grpc", "gRPC", settings, counters, slots=slots, slot=1))
     if settings.queries:
-        slots = _slots(settings)
-        found.append(QueryHostProcess(settings, counters, slots=slots, slot=slots - 1))
+        found.append(FrontEndProcess("queries", "the host of queries", settings, counters, slots=slots, slot=slots - 1))
     return found
 
 

@@ -7,8 +7,6 @@ import socket
 from contextlib import suppress
 from typing import Literal
 
-__all__ = ["notify"]
-
 
 def notify(state: Literal["READY=1", "STOPPING=1"]) -> None:
     """Send the state to the socket in `NOTIFY_SOCKET`, if there is one. It is no error if nothing listens."""

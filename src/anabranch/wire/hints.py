@@ -30,13 +30,7 @@ _SCALARS: Final[Mapping[Any, str]] = {
     float: "a number",
     bytes: "bytes",
 }
-_FOUND: Final[Mapping[type, str]] = {
-    bool: "true or false",
-    str: "text",
-    int: "an integer",
-    float: "a number",
-    bytes: "bytes",
-}
+_FOUND: Final = (bool, str, int, float, bytes)
 _OF_ARRAYS: Final = ("builtins", "collections.abc")
 
 
@@ -194,7 +188,7 @@ def _name_of(value: Any) -> str:
     """What the value is, in the words of JSON."""
     if value is None:
         return "null"
-    return next((text for kind, text in _FOUND.items() if isinstance(value, kind)), "") or _class_text(type(value))
+    return next((_SCALARS[kind] for kind in _FOUND if isinstance(value, kind)), "") or _class_text(type(value))
 
 
 def shown(value: Any) -> str:

@@ -11,8 +11,6 @@ from anabranch.model.warn import warn_caller
 from anabranch.wire.hints import conform
 from anabranch.wire.values import from_json, to_json
 
-__all__ = ["issue", "warning_to_json"]
-
 
 def warning_to_json(warning: Warning) -> dict[str, Any]:
     """`kind` and `message`; of events on the wrong side of a cut also `stream` and `misplaced`."""

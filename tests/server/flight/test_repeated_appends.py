@@ -8,7 +8,7 @@ from pyarrow import flight
 
 import anabranch as ab
 from anabranch.core.routing import key_points
-from anabranch.server.flight.repeated_rows import repeated_rows
+from anabranch.server.flight.appended_rows import repeated_rows
 from anabranch.store import Store
 from anabranch.wire.v1 import anabranch_pb2 as v1
 from tests.server.flight.test_append_and_read import Put

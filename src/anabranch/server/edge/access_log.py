@@ -12,8 +12,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-__all__ = ["AccessLog"]
-
 
 class AccessLog:
     """Lines are gathered and written by `flush`, which the server calls several times a second: a terminal or pipe that

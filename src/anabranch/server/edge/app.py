@@ -16,8 +16,6 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.health import PATHS, Health
 from anabranch.server.edge.protocol import CONNECTION
 
-__all__ = ["HttpEdge"]
-
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]

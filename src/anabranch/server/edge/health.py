@@ -10,8 +10,6 @@ from anabranch.export.metrics import exposition
 from anabranch.server.broker import Broker
 from anabranch.server.counters import Counters
 
-__all__ = ["PATHS", "Health"]
-
 PATHS: Final = frozenset(("/healthz", "/readyz", "/metrics"))
 _PROBE_S: Final = 3.0
 

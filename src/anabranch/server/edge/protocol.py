@@ -1,17 +1,16 @@
-"""HTTP connections whose callers have to be quick enough: uvicorn's protocol with a time-out for the head of a request."""
+"""HTTP connections whose callers have to be quick enough: uvicorn's protocol with a time-out for the head of a request, and
+with the names in clients' certificates, which uvicorn does not hand to applications."""
 
 from __future__ import annotations
 
-from asyncio import TimerHandle, Transport
+from asyncio import BaseTransport, TimerHandle, Transport
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from anabranch import limits
-from anabranch.server.tls import CertificateProtocol
-
-__all__ = ["CONNECTION", "TakenRequest", "timed_protocol"]
+from anabranch.security.tls import certificate_name
 
 CONNECTION = "anabranch.connection"
 """In the scope of a call: what aborts its connection."""
@@ -27,6 +26,14 @@ class TakenRequest(Protocol):
         ...
 
 
+def tls_extension(transport: BaseTransport) -> dict[str, Any]:
+    """The ASGI extension `tls` of a connection: the name in the verified certificate of the caller as `client_cert_name`;
+    None without one."""
+    connection = transport.get_extra_info("ssl_object")
+    name = None if connection is None else certificate_name(connection.getpeercert())
+    return {"tls": {"client_cert_name": name}}
+
+
 def timed_protocol(
     header_timeout_s: float, take: Callable[[HttpToolsProtocol], TakenRequest | None] = lambda connection: None
 ) -> type[HttpToolsProtocol]:
@@ -34,7 +41,8 @@ def timed_protocol(
     head, so that connections that send nothing end too. `take` may take a request whose head is complete; where its body
     does not come at once, the application serves it, which bounds how long that may take."""
 
-    class TimedProtocol(CertificateProtocol):
+    class TimedProtocol(HttpToolsProtocol):
+        _extensions: dict[str, Any]  # shared by all requests; never changed
         _head_timer: TimerHandle | None = None
         _in_message = False
         _in_head = False
@@ -44,6 +52,7 @@ def timed_protocol(
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._extensions = tls_extension(transport)
             self._await_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -63,6 +72,7 @@ def timed_protocol(
             super().on_message_begin()
             scope: dict[str, Any] = self.scope  # type: ignore[assignment]
             scope[CONNECTION] = self.transport.abort
+            scope["extensions"] = self._extensions
             self._in_head = True
 
         def on_headers_complete(self) -> None:

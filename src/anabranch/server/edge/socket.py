@@ -7,10 +7,7 @@ from typing import Any, cast
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from anabranch.server.edge.protocol import CONNECTION
-from anabranch.server.tls import tls_extension
-
-__all__ = ["SocketProtocol"]
+from anabranch.server.edge.protocol import CONNECTION, tls_extension
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):

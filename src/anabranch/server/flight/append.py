@@ -18,9 +18,8 @@ from anabranch.runtime.log_events import FLIGHT_FAILED
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
 from anabranch.server.calls import allowed_stream
-from anabranch.server.flight.appended_rows import AppendedRows, appended_rows
+from anabranch.server.flight.appended_rows import AppendedRows, appended_rows, repeated_rows
 from anabranch.server.flight.byte_appends import ByteTarget
-from anabranch.server.flight.repeated_rows import repeated_rows
 from anabranch.server.load.stream_loads import Sampled, number_label, sample_of_repeat
 from anabranch.server.rights import StreamRight
 from anabranch.wire.commands import named_stream, parse

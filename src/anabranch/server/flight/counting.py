@@ -10,8 +10,6 @@ from pyarrow import flight
 from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
 
-__all__ = ["COUNTING", "CallCounting"]
-
 COUNTING = "counting"
 _REFUSALS = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightServerError)
 _LASTING = ("DO_GET", "DO_PUT", "DO_EXCHANGE")

@@ -12,8 +12,6 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.flight.counting import CallCounting
 from anabranch.server.flight.service import FlightService
 
-__all__ = ["FlightFrontEnd"]
-
 
 class FlightFrontEnd:
     """A front end in threads of pyarrow's, one a call."""

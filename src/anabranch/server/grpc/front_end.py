@@ -21,8 +21,6 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.events.front import EventFront
 from anabranch.server.grpc.service import store_service
 
-__all__ = ["GrpcFrontEnd"]
-
 _START_S: Final = 30.0
 _FLUSH_S: Final = 0.25
 _STREAMS_MAX: Final = 1_000  # calls of one connection at the same time

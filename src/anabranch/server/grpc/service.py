@@ -26,8 +26,6 @@ from anabranch.server.grpc.transaction import transact
 from anabranch.server.grpc.verbs import call_verb
 from anabranch.wire.v1 import store_pb2 as v1
 
-__all__ = ["METHODS", "SERVICE", "Method", "store_service"]
-
 SERVICE: Final = v1.DESCRIPTOR.services_by_name["Store"]
 
 

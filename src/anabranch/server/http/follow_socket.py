@@ -16,8 +16,6 @@ from anabranch.server.http.delivery import Delivery, begin, follow_request
 from anabranch.server.http.follow import run_while_connected
 from anabranch.server.http.front import HttpCall
 
-__all__ = ["FollowSocket", "check_socket", "follow_socket"]
-
 _DONE: Final = 1000
 _RESTARTING: Final = 1012
 _PROBLEM: Final = 4000

@@ -27,8 +27,6 @@ from anabranch.server.queries import one_row
 from anabranch.wire.hints import conform
 from anabranch.wire.values import parse_bytes
 
-__all__ = ["query"]
-
 _JSON: Final = "application/json"
 _MEMBERS: Final = ("sql", "dialect", "parameters")
 

@@ -14,8 +14,6 @@ from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, 
 from anabranch.server.events.parquet_encoder import ParquetEncoder
 from anabranch.server.events.row_encoder import check_result, encode_results
 
-__all__ = ["ENCODERS", "ResultEncoder"]
-
 
 class ResultEncoder(Protocol):
     """Encodes a result: `head`, then each batch, then `end`. `problem` ends a result that can't be completed: the bytes that

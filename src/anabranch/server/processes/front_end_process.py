@@ -1,12 +1,11 @@
-"""A part of a broker in a process of its own."""
+"""Parts of a broker in processes of their own: gRPC, whose runtime must not share a process with Arrow Flight's, and the host
+of deployed queries, whose drivers are children of its process."""
 
 from __future__ import annotations
 
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.processes.supervisor import SupervisedProcess
-
-__all__ = ["FrontEndProcess"]
 
 
 class FrontEndProcess:
@@ -36,3 +35,12 @@ class FrontEndProcess:
 
     def stop(self) -> None:
         self._process.stop()
+
+
+class GrpcProcess(FrontEndProcess):
+    """The gRPC front end of a broker. A new process has the port of the one that it replaces."""
+
+    def start(self) -> str:
+        address = super().start()
+        self._process.order["settings"]["grpc_port"] = int(address.rpartition(":")[2])
+        return address

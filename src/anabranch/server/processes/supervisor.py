@@ -13,8 +13,6 @@ from typing import Any, Final
 from anabranch.errors import InvalidArgument
 from anabranch.runtime.log_events import PROCESS_ENDED, PROCESS_NOT_STARTED
 
-__all__ = ["SupervisedProcess"]
-
 _START_S: Final = 60.0
 _PAUSE_S_FIRST: Final = 0.1
 _PAUSE_S_MAX: Final = 10.0

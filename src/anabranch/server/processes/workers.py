@@ -10,8 +10,6 @@ from anabranch.server.counters import Counters
 from anabranch.server.http_front_end import listen, shown_url
 from anabranch.server.processes.supervisor import SupervisedProcess
 
-__all__ = ["HttpWorkers"]
-
 
 class HttpWorkers:
     """The HTTP front end of a broker with several workers. The main process holds the socket, so that connections wait

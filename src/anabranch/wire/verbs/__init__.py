@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from anabranch.wire.verbs.call import VerbCall, call, checked_arguments
 from anabranch.wire.verbs.needs import Need, Operation
-from anabranch.wire.verbs.query import QUERY
-from anabranch.wire.verbs.table import VERBS, find_verb
+from anabranch.wire.verbs.table import QUERY, VERBS, find_verb
 from anabranch.wire.verbs.transactional import require_together
 from anabranch.wire.verbs.verb import NOUNS, StoreVerb, summary_of
 

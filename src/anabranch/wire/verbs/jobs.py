@@ -7,9 +7,18 @@ from typing import Any, Final
 from anabranch import limits
 from anabranch.catalog.state.job import JobRow
 from anabranch.store.facade import Store
+from anabranch.transfer.jobs.job import Job
 from anabranch.transfer.jobs.progress import JobProgress
+from anabranch.wire.values import Handle
 from anabranch.wire.verbs.needs import job
 from anabranch.wire.verbs.verb import StoreVerb
+
+JOB: Final = "job"
+
+
+def job_handle(job: Job) -> Handle:
+    """A job, by its id."""
+    return Handle(JOB, job.id)
 
 
 def row(store: Store, job: str) -> JobRow:

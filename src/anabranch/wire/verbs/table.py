@@ -10,10 +10,9 @@ from anabranch.model.ids import StreamId
 from anabranch.store.facade import Store
 from anabranch.wire.verbs.byte_streams import BYTE_VERBS
 from anabranch.wire.verbs.groups import GROUP_VERBS
-from anabranch.wire.verbs.handles import job_handle
 from anabranch.wire.verbs.history import HISTORY_VERBS
 from anabranch.wire.verbs.holds import HOLD_VERBS
-from anabranch.wire.verbs.jobs import JOB_VERBS
+from anabranch.wire.verbs.jobs import JOB_VERBS, job_handle
 from anabranch.wire.verbs.needs import (
     Need,
     code,
@@ -276,6 +275,18 @@ VERBS: Final[Mapping[str, StoreVerb]] = {
     for verb in verbs
 }
 """All verbs, by name."""
+
+
+def _query(
+    store: Store, sql: str, dialect: str | None = None, parameters: list[Any] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a query in DuckDB's SQL, or in a `dialect`'s, over the streams that the caller may read. `parameters` are
+    the values of `?` or `$1`, `$2` …: texts, numbers, true, false or null. The broker does it."""
+    raise NotImplementedError
+
+
+QUERY: Final = StoreVerb("query", lambda arguments: [], changes=False, run=_query)
+"""The verb by which a run asks for SQL. It is no method of a store: a broker runs it in a process of its own."""
 
 
 def find_verb(name: str) -> StoreVerb:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from starlette.datastructures import Headers
@@ -26,12 +27,13 @@ from anabranch.server.http.body import read_body
 from anabranch.server.http.durable_streams.config import same_type, wants_close
 from anabranch.server.http.durable_streams.messages import messages_of
 from anabranch.server.http.durable_streams.offsets import offset_text
-from anabranch.server.http.durable_streams.sequence import last_sequence
 from anabranch.server.http.durable_streams.state import DurableStream, load, touch
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.server.http.producers import numbered
 from anabranch.store.facade import Store
+
+_SEQUENCE_ROWS_FIRST: Final = 256
 
 
 async def append_durable_stream(call: HttpCall) -> Response:
@@ -137,9 +139,24 @@ async def _check_sequence(call: HttpCall, stream: DurableStream, sequence: str |
     """Refuse a `Stream-Seq` that is not after the last one, as text."""
     if sequence is None:
         return
-    last = await call.front.run(lambda: last_sequence(call.front.store, stream))
+    last = await call.front.run(lambda: _last_sequence(call.front.store, stream))
     if last is not None and sequence <= last:
         raise HttpRefusal(409, "sequence_conflict", f"Stream-Seq '{sequence:.100}' is not after '{last:.100}'")
+
+
+def _last_sequence(store: Store, stream: DurableStream) -> str | None:
+    """The last `Stream-Seq`: the key of the last event that has one, looked for from the tail on backwards."""
+    stop, rows = stream.tail, _SEQUENCE_ROWS_FIRST
+    while stop > stream.head:
+        start = max(stream.head, stop - rows)
+        found = None
+        with store.reader(stream.info.name, start=stream.cut(start), end=stream.cut(stop), columns=["key"]) as reader:
+            while (batch := reader.read()) is not None:
+                found = next((key for key in reversed(batch.column("key").to_pylist()) if key is not None), found)
+        if found is not None:
+            return str(found)
+        stop, rows = start, rows * 4
+    return None
 
 
 async def _append_numbered(

@@ -1,19 +1,20 @@
-"""`GET /streams/…`: what a stream holds from an offset on."""
+"""`GET /streams/…`: what a stream holds from an offset on; with `?live=long-poll` it waits at the tail for the next messages."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from functools import partial
 
 from starlette.responses import Response
 
-from anabranch.errors import InvalidArgument
-from anabranch.server.http.durable_streams.live import long_poll
+from anabranch import limits
+from anabranch.errors import Closed, InvalidArgument
 from anabranch.server.http.durable_streams.messages import joined
 from anabranch.server.http.durable_streams.offsets import offset_of
-from anabranch.server.http.durable_streams.page_response import page_response
-from anabranch.server.http.durable_streams.pages import read_page
+from anabranch.server.http.durable_streams.pages import page_response, read_page, response_cursor
 from anabranch.server.http.durable_streams.sse import server_sent_events
-from anabranch.server.http.durable_streams.state import load, touch
+from anabranch.server.http.durable_streams.state import DurableStream, load, touch
 from anabranch.server.http.front import HttpCall
 
 
@@ -31,7 +32,7 @@ async def read_durable_stream(call: HttpCall) -> Response:
     if live == "sse":
         return await server_sent_events(call, stream, start)
     if live == "long-poll" and start >= stream.tail:
-        return await long_poll(call, stream, start)
+        return await _long_poll(call, stream, start)
     if text == "now":
         headers = {**stream.tail_headers(), "Stream-Up-To-Date": "true", "Cache-Control": "no-store"}
         headers["Content-Type"] = stream.config.content_type
@@ -47,3 +48,34 @@ def _requested_offset(call: HttpCall) -> str | None:
     if found and found[0] not in ("-1", "now"):
         offset_of(found[0])
     return found[0] if found else None
+
+
+async def _long_poll(call: HttpCall, stream: DurableStream, start: int) -> Response:
+    """What comes behind the tail, at the latest after `limits.DURABLE_POLL_S`; 204 if nothing came or the stream is
+    closed."""
+    front = call.front
+    if not stream.closed:
+        holding = front.guard.hold(call.principal, "followers")
+        try:
+            await _wait(call, stream, start)
+        finally:
+            holding.release()
+        stream = await front.run(lambda: load(front, str(call.info.name)))
+    if start < stream.tail:
+        page = await front.run(lambda: read_page(front.store, stream, start))
+        return page_response(call, stream, page, live=True)
+    headers = {**stream.tail_headers(), "Stream-Up-To-Date": "true", "Cache-Control": "no-store"}
+    headers["Stream-Cursor"] = response_cursor(call.text("cursor"))
+    return Response(status_code=204, headers=headers)
+
+
+async def _wait(call: HttpCall, stream: DurableStream, start: int) -> None:
+    follower = await call.front.tails.follow(stream.info, stream.cut(start))
+    try:
+        with suppress(TimeoutError, Closed):  # the broker stops: the caller asks again elsewhere
+            async with asyncio.timeout(limits.DURABLE_POLL_S):
+                async for batch in follower.batches():
+                    if batch is not None:
+                        return
+    finally:
+        follower.close()

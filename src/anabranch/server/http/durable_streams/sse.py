@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from anabranch.errors import AnabranchError
 from anabranch.server.http.durable_streams.config import StreamConfig
-from anabranch.server.http.durable_streams.cursor import response_cursor
 from anabranch.server.http.durable_streams.messages import joined
 from anabranch.server.http.durable_streams.offsets import offset_text
+from anabranch.server.http.durable_streams.pages import response_cursor
 from anabranch.server.http.durable_streams.state import DurableStream
 from anabranch.server.http.front import HttpCall
 from anabranch.server.rights import StreamRight

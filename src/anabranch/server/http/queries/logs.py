@@ -15,8 +15,6 @@ from anabranch.server.http.follow import FollowResponse, read_or_follow
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.read import TYPES, follows, wanted_form
 
-__all__ = ["query_logs"]
-
 _NONE = {"json": b'{"events":[],"cut":"head","next":null}', "ndjson": b""}
 
 

@@ -25,24 +25,6 @@ from anabranch.server.http.resources import json_response, list_page
 from anabranch.wire.hints import conform
 from anabranch.wire.values import TYPE, parse_bytes
 
-__all__ = [
-    "TEXT_MEMBERS",
-    "delete_query",
-    "get_query",
-    "list_queries",
-    "plan_query_upgrade",
-    "put_query",
-    "query_committed_state",
-    "query_file",
-    "query_progress",
-    "query_versions",
-    "rollback_query",
-    "start_query",
-    "stop_query",
-    "upgrade_query",
-    "validate_query",
-]
-
 _JSON: Final = "application/json"
 _ARGUMENTS: Final = {
     "sql": "text",

@@ -19,8 +19,6 @@ from anabranch.server.http.front import HttpCall
 from anabranch.server.http.latest import latest_of
 from anabranch.server.http.read import follows
 
-__all__ = ["query_results", "query_state", "results_socket"]
-
 
 async def query_results(call: HttpCall) -> Response:
     """Read the results of a query, or follow them. A follower waits for the results of a query that has none yet, as long as the

@@ -14,8 +14,6 @@ from anabranch.server.http.calls import verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.resources import json_response, list_page
 
-__all__ = ["get_template", "list_templates", "put_template", "remove_template"]
-
 
 async def list_templates(call: HttpCall) -> Response:
     """The templates of queries. They are in name order."""
