@@ -13,9 +13,9 @@ async def test_a_broker_is_ready_once_all_front_ends_serve_and_until_it_ends() -
     with ab.connect("memory://") as store:
         broker, main = Broker(store, OpenGuard()), Counters(slots=2)
         worker = Health(broker, Counters(slots=2, slot=1, descriptor=main.descriptor))
-        assert await worker.answer("/readyz", None, None, "") == (503, "starting\n")
-        assert await worker.answer("/healthz", None, None, "") == (200, "ok\n")
+        assert await worker.answer({"path": "/readyz"}) == (503, "starting\n")
+        assert await worker.answer({"path": "/healthz"}) == (200, "ok\n")
         main.started()
-        assert await worker.answer("/readyz", None, None, "") == (200, "ready\n")
+        assert await worker.answer({"path": "/readyz"}) == (200, "ready\n")
         broker.drain.start()
-        assert await worker.answer("/readyz", None, None, "") == (503, "draining\n")
+        assert await worker.answer({"path": "/readyz"}) == (503, "draining\n")

@@ -15,6 +15,7 @@ from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.health import PATHS, Health
 from anabranch.server.edge.protocol import CONNECTION
+from anabranch.server.http.access import peer_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -127,7 +128,7 @@ class HttpEdge:
 
     async def _serve(self, call: _Call, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["path"] in PATHS and scope["method"] in ("GET", "HEAD"):
-            status, text = await self._health.answer(scope["path"], _token(scope), _certificate(scope), _peer(scope))
+            status, text = await self._health.answer(scope)
             call.status, call.sent = status, len(text)
             await _answer(send, status, b"text/plain; version=0.0.4; charset=utf-8", text.encode())
             return
@@ -241,7 +242,7 @@ class HttpEdge:
         assert self._log is not None, "checked by the caller"
         self._log.note(
             front_end="http",
-            peer=_peer(scope),
+            peer=peer_of(scope),
             principal=getattr(scope.get("state", {}).get("principal"), "name", None),
             method=method,
             path=path,
@@ -273,20 +274,3 @@ def _declared(scope: MutableMapping[str, Any]) -> int:
         if name == b"content-length" and value.isdigit():
             return int(value[:20])
     return 0
-
-
-def _token(scope: MutableMapping[str, Any]) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"authorization" and value[:7].lower() == b"bearer ":
-            return str(value[7:].strip(), "latin-1")
-    return None
-
-
-def _certificate(scope: MutableMapping[str, Any]) -> str | None:
-    found: str | None = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
-    return found
-
-
-def _peer(scope: MutableMapping[str, Any]) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
+
+from starlette.types import Scope
 
 from anabranch.errors import AnabranchError, PermissionDenied, RateLimited, Unauthenticated
 from anabranch.export.metrics import exposition
 from anabranch.server.broker import Broker
 from anabranch.server.counters import Counters
+from anabranch.server.http.access import authenticate, header_token
 
 PATHS: Final = frozenset(("/healthz", "/readyz", "/metrics"))
 _PROBE_S: Final = 3.0
@@ -23,18 +27,17 @@ class Health:
         self._probe: asyncio.Future[str | None] | None = None
         self._scrape: asyncio.Future[str] | None = None
 
-    async def answer(self, path: str, token: str | None, certificate: str | None, peer: str) -> tuple[int, str]:
+    async def answer(self, scope: Scope) -> tuple[int, str]:
         """The status and text of an answer. Anybody may ask for health and readiness; metrics name streams and groups,
         so only callers who may read the store get them."""
-        if path == "/healthz":
+        if scope["path"] == "/healthz":
             return 200, "ok\n"
-        if path == "/readyz":
+        if scope["path"] == "/readyz":
             problem = await self._problem()
             return (200, "ready\n") if problem is None else (503, f"{problem}\n")
         try:
             guard = self._broker.guard
-            principal = guard.authenticate(token=token, certificate=certificate, peer=peer)
-            guard.authorize(principal, "read", None)
+            guard.authorize(authenticate(guard, scope, _token), "read", None)
             return 200, await self._metrics()
         except Unauthenticated as exc:
             return 401, f"{exc}\n"
@@ -71,3 +74,10 @@ class Health:
             loop = asyncio.get_running_loop()
             self._scrape = loop.run_in_executor(None, lambda: exposition(self._broker.store))
         return self._counters.exposition() + await asyncio.shield(self._scrape)
+
+
+def _token(scope: Scope) -> str | None:
+    """A bearer token. Other credentials are ignored, as a monitoring system may send some to every place."""
+    with suppress(Unauthenticated):
+        return header_token(scope)
+    return None

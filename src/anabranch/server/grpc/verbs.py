@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -27,26 +26,17 @@ async def call_verb(call: GrpcCall, request: v1.CallRequest) -> None:
         partial(answer, front.broker, call.principal, request.verb, arguments, reports=reports, queries=front.queries)
     )
     # Progress is sent as it comes; items only in pieces, because each piece costs a thread.
-    while found := await front.run_long(partial(_step, messages, 1 if reports else _MESSAGES_AT_A_TIME)):
+    count = 1 if reports else _MESSAGES_AT_A_TIME
+    while found := await front.run_long(lambda: list(islice(messages, count))):
         for message in found:
             if message.kind != "end":
                 await call.send(_response(message))
 
 
-def _step(messages: Iterator[Message], count: int) -> list[Message]:
-    return list(islice(messages, count))
-
-
 def _response(message: Message) -> v1.CallResponse:
-    match message.kind:
-        case "result":
-            return v1.CallResponse(result=to_bytes(message.value))
-        case "item":
-            return v1.CallResponse(item=to_bytes(message.value))
-        case "started":
-            return v1.CallResponse(started=to_bytes(message.value))
-        case "warning":
-            return v1.CallResponse(warning=to_bytes(message.value))
-        case _:
-            what, done, total = message.value
-            return v1.CallResponse(progress=v1.CallProgress(what=what, done=done, total=total))
+    if message.kind == "progress":
+        what, done, total = message.value
+        return v1.CallResponse(progress=v1.CallProgress(what=what, done=done, total=total))
+    answer = v1.CallResponse()
+    setattr(answer, message.kind, to_bytes(message.value))
+    return answer

@@ -21,7 +21,7 @@ from anabranch.model.times import to_micros
 from anabranch.server.events.producers import Numbered
 from anabranch.server.events.row_decoder import RawRow, RowDecoder
 from anabranch.server.events.writers import AcceptedBatch, SharedWriter, append_value
-from anabranch.server.http.body import read_body
+from anabranch.server.http.body import FORM, media_type, read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.server.http.producers import numbered, producer_answer, sampled_json
@@ -31,7 +31,7 @@ JSON: Final = frozenset(("application/json",))
 LINES: Final = frozenset(("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"))
 ARROW: Final = frozenset(("application/vnd.apache.arrow.stream",))
 # curl's default for -d, and no type at all: JSON for a typed stream, bytes for a raw one.
-UNSAID: Final = frozenset(("", "application/x-www-form-urlencoded"))
+UNSAID: Final = frozenset(("", FORM))
 
 
 async def append(call: HttpCall) -> Response:
@@ -150,11 +150,6 @@ def raw_headers(headers: Headers, decoder: RowDecoder) -> tuple[str | None, int 
     if moment is not None and moment.isascii() and moment.removeprefix("-").isdigit() and len(moment) < 20:
         return key, int(to_micros(int(moment), decoder.rules))
     return key, None if moment is None else int(to_micros(moment, decoder.rules))
-
-
-def media_type(headers: Headers) -> str:
-    """The media type of the body, without its parameters."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def answer(accepted: Ack | AcceptedBatch) -> bytes:

@@ -1,4 +1,4 @@
-"""Reads the body of a request, within its limits."""
+"""Reads the body of a request, within its limits, and says what it is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Final
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
@@ -13,7 +14,13 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument, TooLarge
 from anabranch.server.http.problem import HttpRefusal
 
+FORM: Final = "application/x-www-form-urlencoded"
 _GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+def media_type(headers: Headers) -> str:
+    """The media type of the body, without its parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_body(

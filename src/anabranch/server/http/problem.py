@@ -52,6 +52,12 @@ def problem_response(error: BaseException) -> Response:
     return Response(msgspec.json.encode(problem), problem["status"], headers, PROBLEM)
 
 
+def with_body(response: Response, value: object, status: int | None = None) -> Response:
+    """The answer to a request that failed, with another body, in JSON, and perhaps another status."""
+    headers = {name: each for name, each in response.headers.items() if name not in ("content-type", "content-length")}
+    return Response(msgspec.json.encode(value), status or response.status_code, headers, "application/json")
+
+
 class HttpRefusal(Exception):
     """A refusal that only HTTP has: a method, a media type, a length, a range."""
 

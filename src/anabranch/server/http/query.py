@@ -17,7 +17,7 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.query.isolated import IsolatedResult
 from anabranch.server.events.row_encoder import rows_together
-from anabranch.server.http.body import read_body, sql_text
+from anabranch.server.http.body import media_type, read_body, sql_text
 from anabranch.server.http.follow import run_while_connected
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal, problem_of, problem_response
@@ -27,7 +27,6 @@ from anabranch.server.queries import one_row
 from anabranch.wire.hints import conform
 from anabranch.wire.values import parse_bytes
 
-_JSON: Final = "application/json"
 _MEMBERS: Final = ("sql", "dialect", "parameters")
 
 
@@ -48,9 +47,8 @@ async def query(call: HttpCall) -> Response:
 
 
 async def _asked(call: HttpCall) -> _Asked:
-    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(call.request.receive, call.request.scope["headers"], bytes_max=4 * limits.SQL_BYTES_MAX)
-    if kind != _JSON:
+    if media_type(call.request.headers) != "application/json":
         return _Asked(sql_text(body), call.text("dialect"), [])
     members = conform(parse_bytes(body), dict, "the body")
     if "dialect" in call.request.query_params:

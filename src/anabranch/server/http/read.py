@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from starlette.responses import Response, StreamingResponse
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
+from anabranch.model.columns import RESERVED
 from anabranch.model.cut import StreamCut
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import cut_behind
@@ -140,19 +139,10 @@ def _next_link(call: HttpCall, asked: Range, page: EventPage) -> str | None:
 
 
 def _encoded_page(page: EventPage, schema: pa.Schema, asked: Range, form: str, following: str | None) -> bytes:
-    if form in ("arrow", "parquet"):
-        table = pa.Table.from_batches([batch for batch, _ in page.batches], schema=schema)
-        sink = io.BytesIO()
-        if form == "parquet":
-            pq.write_table(_visible(table, asked), sink)
-        else:
-            shown = _visible(table, asked)
-            with pa.ipc.new_stream(sink, shown.schema) as writer:
-                writer.write_table(shown)
-        return sink.getvalue()
+    if form != "json":
+        encode = _encoder(form, schema, asked)
+        return b"".join([*(encode(batch, after) for batch, after in page.batches), encode(None, page.after)])
     rows = [row for batch, after in page.batches for row in encode_rows(batch, after=after if asked.meta else None)]
-    if form == "ndjson":
-        return b"".join(row + b"\n" for row in rows)
     link = "null" if following is None else f'"{following}"'
     return b'{"events":[' + b",".join(rows) + f'],"cut":"{page.after}","next":{link}}}'.encode()
 
@@ -198,7 +188,7 @@ def _encoder(form: str, schema: pa.Schema, asked: Range) -> Encoder:
     """Encodes one batch after another; None is the end."""
     if form == "ndjson":
         return lambda batch, after: b"" if batch is None else _lines(batch, after if asked.meta else None)
-    shown = _visible(schema.empty_table(), asked).schema
+    shown = schema if asked.meta else pa.schema([field for field in schema if field.name not in RESERVED])
     if form == "arrow":
         return _arrow_encoder(shown)
     parquet = ParquetEncoder(shown)
@@ -217,8 +207,3 @@ def _arrow_encoder(shown: pa.Schema) -> Encoder:
 
 def _lines(batch: pa.RecordBatch, after: StreamCut | None) -> bytes:
     return b"".join(row + b"\n" for row in encode_rows(batch, after=after))
-
-
-def _visible(table: pa.Table, asked: Range) -> pa.Table:
-    """The table without `_segment`, `_offset` and `_appended`, unless they are asked for."""
-    return table if asked.meta else table.drop_columns(["_segment", "_offset", "_appended"])

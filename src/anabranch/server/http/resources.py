@@ -119,7 +119,7 @@ def stream_json(info: StreamInfo) -> dict[str, Any]:
         "time": schema.time,
         "raw": schema.raw,
         "tags": dict(info.tags),
-        "created_at": to_datetime(info.created_at).isoformat(),
+        "created_at": time_text(info.created_at),
         "sealed": info.sealed,
         "epoch": info.epoch,
     }
@@ -130,8 +130,16 @@ def scope_json(scope: Scope) -> dict[str, Any]:
     return {
         "name": scope.name,
         "tags": dict(scope.tags),
-        "created_at": to_datetime(scope.created_at).isoformat(),
+        "created_at": time_text(scope.created_at),
     }
+
+
+def time_text(micros: int | None) -> str | None:
+    """A time as ISO 8601; outside the years 1 to 9999, which that can't tell, as a number of µs."""
+    try:
+        return None if micros is None else to_datetime(micros).isoformat()
+    except InvalidArgument:
+        return f"{micros} µs"
 
 
 def _type_text(kind: pa.DataType) -> str:

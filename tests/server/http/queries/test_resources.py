@@ -248,6 +248,15 @@ def test_a_query_shows_how_far_it_is(http: httpx.Client, store: Store) -> None:
     assert http.get(f"{MEANS}/progress").json() == {"state": "running", "statements": [statement]}
 
 
+def test_a_query_whose_watermark_is_beyond_the_year_9999_is_shown(http: httpx.Client, store: Store) -> None:
+    http.put(MEANS, content=SQL)
+    hosted = Hosted(store, "means")
+    hosted.prepare("out/means", progress=({"target": "out/means", "watermark_us": 400_000_000_000_000_000},))
+    hosted.report("running")
+    (statement,) = http.get(MEANS).json()["progress"]
+    assert statement["watermark"] == "400000000000000000 µs"
+
+
 def test_the_log_of_a_query_is_read_and_followed(http: httpx.Client, store: Store) -> None:
     http.put(MEANS, content=SQL)
     assert http.get(f"{MEANS}/logs").json() == {"events": [], "cut": "head", "next": None}

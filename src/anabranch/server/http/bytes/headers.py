@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from starlette.datastructures import Headers
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument, TooLarge
-from anabranch.server.http.append import media_type
+from anabranch.server.http.body import media_type
 from anabranch.server.http.problem import HttpRefusal
 
 TUS: Final = "1.0.0"
@@ -189,5 +188,5 @@ def _bounded(length: int) -> int:
 def _from_base64(name: str, text: str) -> bytes:
     try:
         return base64.b64decode(text.strip(), validate=True)
-    except (ValueError, binascii.Error) as exc:
+    except ValueError as exc:
         raise InvalidArgument(f"expected base64 in {name}, got '{text:.50}'") from exc

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from anabranch.model.stream import StreamInfo
 from anabranch.query.influxql.measurement import TEXT_FIELDS
-from anabranch.server.calls import run
+from anabranch.server.http.calls import run_verb
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.line_protocol import InfluxPoint
 from anabranch.server.http.influx.points import NewColumns
@@ -26,16 +26,12 @@ def create_stream(call: HttpCall, name: str, points: Iterable[InfluxPoint]) -> N
         "tags": columns.label({}),
         "exist_ok": False,
     }
-    _run(call, "streams.create", arguments)
+    run_verb(call, "streams.create", arguments)
 
 
 def add_columns(call: HttpCall, info: StreamInfo, new: NewColumns) -> None:
     """Add columns. Which of them are text fields is said first, so that they are never seen as tags."""
     label = new.label(info.tags)
     if label.get(TEXT_FIELDS) != info.tags.get(TEXT_FIELDS):
-        _run(call, "streams.tag", {"name": str(info.name), "tags": label})
-    _run(call, "streams.add_columns", {"name": str(info.name), "columns": to_json(new.schema())})
-
-
-def _run(call: HttpCall, verb: str, arguments: Mapping[str, Any]) -> None:
-    run(call.front.broker, call.principal, verb, arguments, admit=False)
+        run_verb(call, "streams.tag", {"name": str(info.name), "tags": label})
+    run_verb(call, "streams.add_columns", {"name": str(info.name), "columns": to_json(new.schema())})

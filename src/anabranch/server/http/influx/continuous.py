@@ -3,7 +3,7 @@ queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from anabranch.deployments.info import QueryInfo
@@ -13,7 +13,7 @@ from anabranch.query.influxql.statement_text import continuous_text
 from anabranch.query.influxql.statements import Rows
 from anabranch.query.influxql.syntax import ContinuousQuery, DropContinuousQuery
 from anabranch.query.influxql.times import time_text
-from anabranch.server.calls import run
+from anabranch.server.http.calls import run_verb
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.measurements import ReadableStreams
 
@@ -39,7 +39,7 @@ def create_continuous(
         return
     begin = time_text(first_window(query, now))
     sql = pipeline_sql(query, streams, default)
-    _run(call, "queries.deploy", {"name": name, "text": sql, "start_from": begin, "by": "event"})
+    run_verb(call, "queries.deploy", {"name": name, "text": sql, "start_from": begin, "by": "event"})
 
 
 def drop_continuous(call: HttpCall, dropped: DropContinuousQuery) -> None:
@@ -48,12 +48,12 @@ def drop_continuous(call: HttpCall, dropped: DropContinuousQuery) -> None:
     name = deployed_name(dropped.name, dropped.database)
     found = _find(call, name)
     if found is not None and found.wanted != "deleted" and _continuous(call, found) is not None:
-        _run(call, "queries.delete", {"name": name})
+        run_verb(call, "queries.delete", {"name": name})
 
 
 def show_continuous(call: HttpCall, streams: ReadableStreams) -> Iterator[Rows]:
     """The continuous queries of each database, in the order in which they were created."""
-    found: list[QueryInfo] = _run(call, "queries.list", {})
+    found: list[QueryInfo] = run_verb(call, "queries.list", {})
     listed: dict[str, list[list[Any]]] = {name: [] for name in streams.databases()}
     for info in sorted(found, key=lambda each: each.created_at):
         known = None if info.wanted == "deleted" else _continuous(call, info)
@@ -77,7 +77,3 @@ def _continuous(call: HttpCall, info: QueryInfo) -> tuple[ContinuousQuery, str] 
     except QueryNotFound:
         return None
     return next((text_of(each.text) for each in versions if each.number == info.version), None)
-
-
-def _run(call: HttpCall, verb: str, arguments: Mapping[str, Any]) -> Any:
-    return run(call.front.broker, call.principal, verb, arguments, admit=False)

@@ -1,20 +1,23 @@
-"""The endpoints of InfluxDB's API."""
+"""The endpoints of InfluxDB's API, and how its clients say who calls and are told of errors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from starlette.responses import Response
+from starlette.types import Scope
 
+from anabranch.server.http.access import password_token
 from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.front import HttpCall
-from anabranch.server.http.influx.credentials import influx_token
 from anabranch.server.http.influx.query import influx_query
-from anabranch.server.http.influx.refusal import influx_refusal
 from anabranch.server.http.influx.write import influx_write
 from anabranch.server.http.openapi_parts import FLAG, TEXT, one_of, query_parameter
+from anabranch.server.http.problem import problem_of, problem_response, with_body
 
 VERSION: Final = "1.6.7"
 """The release of InfluxDB whose language and API this front end implements."""
@@ -24,6 +27,23 @@ async def influx_ping(call: HttpCall) -> Response:
     """InfluxDB's health check. The headers name the version."""
     del call
     return Response(status_code=204)
+
+
+def influx_token(scope: Scope) -> str | None:
+    """The token of the header `Authorization`, or of the parameter `p`: the password of any user. Raises Unauthenticated."""
+    token = password_token(scope)
+    if token is not None:
+        return token or None
+    password = parse_qs(scope["query_string"].decode("latin-1")).get("p")
+    return password[0] if password else None
+
+
+def influx_refusal(error: BaseException) -> Response:
+    """The answer to a request that failed, as the clients of InfluxDB expect it: `{"error": …}`."""
+    message = problem_of(error)["detail"]
+    response = with_body(problem_response(error), {"error": message})
+    response.headers["X-Influxdb-Error"] = re.sub(r"[^ -~]", "?", message.replace("\n", " "))[:200]  # what it may hold
+    return response
 
 
 _UNIT: Final = one_of("ns", "u", "ms", "s", "m", "h")

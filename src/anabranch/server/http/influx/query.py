@@ -27,8 +27,8 @@ from anabranch.query.influxql.syntax import (
     Show,
     measurement_names,
 )
-from anabranch.server.calls import run
-from anabranch.server.http.body import read_body
+from anabranch.server.http.body import FORM, media_type, read_body
+from anabranch.server.http.calls import run_verb
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.continuous import create_continuous, drop_continuous, show_continuous
 from anabranch.server.http.influx.encode import encoded, epoch_of, pieces
@@ -36,7 +36,6 @@ from anabranch.server.http.influx.into import select_into
 from anabranch.server.http.measurements import ReadableStreams
 
 _CHUNK_ROWS: Final = 10_000
-_FORM: Final = "application/x-www-form-urlencoded"
 _REFUSING: Final = (PermissionDenied, RateLimited, Unauthenticated)
 
 
@@ -107,9 +106,8 @@ async def _given(call: HttpCall) -> Mapping[str, str]:
     found = dict(call.request.query_params)
     if call.request.method == "POST":
         body = await read_body(call.request.receive, call.request.scope["headers"], bytes_max=4 * limits.SQL_BYTES_MAX)
-        kind = call.request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
         text = _text(body)
-        if kind == _FORM:
+        if media_type(call.request.headers) in ("", FORM):
             found = {**dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100)), **found}
         elif "q" not in found:
             found["q"] = text
@@ -212,17 +210,13 @@ def _change(call: HttpCall, verb: str, name: str, database: str) -> None:
     """Create or delete what the statement says, by the verb of the store that does so."""
     match verb:
         case "CREATE DATABASE":
-            _run(call, "scopes.create", {"name": name, "exist_ok": True})
+            run_verb(call, "scopes.create", {"name": name, "exist_ok": True})
         case "DROP DATABASE":
-            _run(call, "scopes.delete", {"name": name, "recursive": True})
+            run_verb(call, "scopes.delete", {"name": name, "recursive": True})
         case "DROP MEASUREMENT":
             if not database:
                 raise InvalidSql("database name required")
-            _run(call, "streams.delete", {"name": f"{database}/{name}"})
-
-
-def _run(call: HttpCall, verb: str, arguments: Mapping[str, Any]) -> None:
-    run(call.front.broker, call.principal, verb, arguments, admit=False)
+            run_verb(call, "streams.delete", {"name": f"{database}/{name}"})
 
 
 def _whole(answers: Iterator[_Piece], *, pretty: bool) -> bytes:

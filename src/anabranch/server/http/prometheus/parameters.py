@@ -11,10 +11,9 @@ from urllib.parse import parse_qsl
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
-from anabranch.server.http.body import read_body
+from anabranch.server.http.body import FORM, media_type, read_body
 from anabranch.server.http.front import HttpCall
 
-_FORM: Final = "application/x-www-form-urlencoded"
 _PARTS: Final = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
 _UNITS: Final = {
     "ms": 1,
@@ -68,9 +67,9 @@ async def given_parameters(call: HttpCall) -> GivenParameters:
     pairs = list(call.request.query_params.multi_items())
     if call.request.method == "POST":
         body = await read_body(call.request.receive, call.request.scope["headers"], bytes_max=4 * limits.SQL_BYTES_MAX)
-        kind = call.request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
-        if kind != _FORM and body:
-            raise InvalidArgument(f"expected a form ({_FORM}), got {kind:.80}")
+        kind = media_type(call.request.headers)
+        if kind not in ("", FORM) and body:
+            raise InvalidArgument(f"expected a form ({FORM}), got {kind:.80}")
         try:
             pairs = [*parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1000), *pairs]
         except ValueError as exc:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 from starlette.responses import Response
 
 from anabranch.errors import InvalidArgument, InvalidSql, NotFound, QueryLimitExceeded
-from anabranch.server.http.problem import problem_of, problem_response
+from anabranch.server.http.problem import problem_of, problem_response, with_body
 
 
 def prometheus_refusal(error: BaseException) -> Response:
@@ -26,8 +25,5 @@ def prometheus_refusal(error: BaseException) -> Response:
             kind = "unavailable"
         case _ if 400 <= status < 500:
             kind = "bad_data"
-    body = msgspec.json.encode({"status": "error", "errorType": kind, "error": problem_of(error)["detail"]})
-    headers = {
-        name: value for name, value in response.headers.items() if name not in ("content-type", "content-length")
-    }
-    return Response(body, status, headers, "application/json")
+    answer = {"status": "error", "errorType": kind, "error": problem_of(error)["detail"]}
+    return with_body(response, answer, status)

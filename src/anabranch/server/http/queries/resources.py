@@ -16,53 +16,29 @@ from anabranch.core.pairs import parse_pairs
 from anabranch.deployments.info import QueryInfo, progress_with_times
 from anabranch.deployments.templates.template import QueryTemplate
 from anabranch.errors import InvalidArgument, QueryNotFound
-from anabranch.model.times import to_datetime
 from anabranch.server.events.page import absolute, place
-from anabranch.server.http.body import read_body, sql_text
+from anabranch.server.http.body import media_type, read_body, sql_text
 from anabranch.server.http.calls import arguments_of, verb_result
 from anabranch.server.http.front import HttpCall
-from anabranch.server.http.resources import json_response, list_page
+from anabranch.server.http.resources import json_response, list_page, time_text
 from anabranch.wire.hints import conform
 from anabranch.wire.values import TYPE, parse_bytes
 
-_JSON: Final = "application/json"
 _ARGUMENTS: Final = {
     "sql": "text",
-    "dialect": "dialect",
-    "template": "template",
-    "parameters": "parameters",
-    "trigger": "trigger",
-    "start": "start",
-    "standby": "standby",
-    "group": "group",
-    "cpus": "cpus",
-    "memory": "memory",
-    "now": "now",
-    "version": "version",
     "from": "start_from",
-    "by": "by",
     "replace": "replace_results",
     "replay": "start_from",
     "keep": "keep_results",
-    "files": "files",
-    "signature": "signature",
 }
-"""The members of a body, and the arguments of the verbs that they are."""
+"""The arguments of the verbs that are members of a body under another name."""
 TEXT_MEMBERS: Final = ("dialect", "trigger", "standby", "group", "memory", "signature")
 """Members that are given as they are in the address, if the body is SQL."""
 _OF_RUN: Final = ("from", "by", "replace")
 _CODE: Final = ("files", "signature")
+_TEXT: Final = ("sql", "dialect", "parameters")
 _OF_VERSION: Final = (
-    "sql",
-    "dialect",
-    "template",
-    "parameters",
-    "trigger",
-    "start",
-    "standby",
-    "group",
-    "cpus",
-    "memory",
+    *("sql", "dialect", "template", "parameters", "trigger", "start", "standby", "group", "cpus", "memory"),
     *_CODE,
 )
 
@@ -79,12 +55,12 @@ async def get_query(call: HttpCall) -> Response:
 
 async def put_query(call: HttpCall) -> Response:
     """Deploy a query, or a new version of it. The body is its SQL, with the rest in the address, or a JSON object."""
-    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = media_type(call.request.headers) == "application/json"
     body = await read_body(call.request.receive, call.request.scope["headers"])
-    if kind == _JSON and call.request.query_params:
+    if is_json and call.request.query_params:
         names = ", ".join(f"'{name}'" for name in call.request.query_params)
         raise InvalidArgument(f"with a body in JSON, put {names:.200} into the body instead of the query string")
-    members = _members(parse_bytes(body)) if kind == _JSON else _of_address(call, body)
+    members = _members(parse_bytes(body)) if is_json else _of_address(call, body)
     arguments = _arguments(call, members, (*_OF_VERSION, *_OF_RUN))
     if (template := arguments.pop("template", None)) is not None:
         if "text" in arguments or "dialect" in arguments:
@@ -127,14 +103,12 @@ async def upgrade_query(call: HttpCall) -> Response:
     """Upgrade to a new version; unchanged statements keep their state. With `replay`, all results are recomputed: 202, with
     the query that does so."""
     members = await arguments_of(call)
-    if isinstance(members, Mapping) and members.get("replay") is not None:
-        arguments = _arguments(
-            call, members, ("sql", "dialect", "parameters", "trigger", "replay", "by", "keep", *_CODE)
-        )
+    if members.get("replay") is not None:
+        arguments = _arguments(call, members, (*_TEXT, "trigger", "replay", "by", "keep", *_CODE))
         if "dialect" in arguments:
             arguments = await _with_text(call, arguments)
         return json_response(query_json(await verb_result(call, "queries.replay", {**_named(call), **arguments})), 202)
-    arguments = _arguments(call, members, ("sql", "dialect", "parameters", "trigger", *_OF_RUN, *_CODE))
+    arguments = _arguments(call, members, (*_TEXT, "trigger", *_OF_RUN, *_CODE))
     arguments = await _with_text(call, arguments)
     if "start_from" in arguments:
         arguments["restart_from"] = arguments.pop("start_from")
@@ -143,7 +117,7 @@ async def upgrade_query(call: HttpCall) -> Response:
 
 async def plan_query_upgrade(call: HttpCall) -> Response:
     """What an upgrade would do."""
-    arguments = _arguments(call, await arguments_of(call), ("sql", "dialect", "parameters", "files"))
+    arguments = _arguments(call, await arguments_of(call), (*_TEXT, "files"))
     arguments = await _with_text(call, arguments)
     found: UpgradePlan = await verb_result(call, "queries.plan", {**_named(call), **arguments})
     return json_response({"version": found.version, "statements": [asdict(each) for each in found.statements]})
@@ -151,7 +125,7 @@ async def plan_query_upgrade(call: HttpCall) -> Response:
 
 async def validate_query(call: HttpCall) -> Response:
     """Check a query. Nothing is deployed. The body is as for deploying one; what is not valid is answered as an error."""
-    arguments = _arguments(call, await arguments_of(call), ("sql", "dialect", "parameters", "files"))
+    arguments = _arguments(call, await arguments_of(call), (*_TEXT, "files"))
     arguments = await _with_text(call, arguments)
     return json_response(asdict(await verb_result(call, "queries.validate", arguments)))
 
@@ -191,35 +165,15 @@ async def query_progress(call: HttpCall) -> Response:
 
 def query_json(info: QueryInfo) -> dict[str, Any]:
     """A query as a resource."""
-    return {
-        "name": info.name,
-        "state": info.state,
-        "wanted": info.wanted,
-        "version": info.version,
-        "created_at": _time(info.created_at),
-        "changed_at": _time(info.changed_at),
-        "host": info.host,
-        "restarts": info.restarts,
-        "retry_at": _time(info.retry_at),
-        "error": info.error,
-        "results": list(info.results),
-        "made": list(info.made),
-        "group": info.group,
-        "cpus": info.cpus,
-        "memory": info.memory,
-        "refused": info.refused,
-        "standby": info.standby,
-        "standby_state": info.standby_state,
-        "standby_host": info.standby_host,
-        "standby_refused": info.standby_refused,
-        "replaces": info.replaces,
-        "progress": [progress_json(each) for each in info.progress],
-    }
+    times = {name: time_text(getattr(info, name)) for name in ("created_at", "changed_at", "retry_at")}
+    found = asdict(info) | times | {"progress": [progress_json(each) for each in info.progress]}
+    del found["epoch"]
+    return found
 
 
 def progress_json(progress: Mapping[str, Any]) -> dict[str, Any]:
     """The progress of a statement, with times as text: `watermark` for `watermark_us`."""
-    return progress_with_times(progress, _time)
+    return progress_with_times(progress, time_text)
 
 
 def version_json(version: QueryVersion) -> dict[str, Any]:
@@ -227,7 +181,7 @@ def version_json(version: QueryVersion) -> dict[str, Any]:
     return {
         "number": version.number,
         "digest": version.digest,
-        "created_at": _time(version.created_at),
+        "created_at": time_text(version.created_at),
         "parameters": dict(version.parameters),
         "trigger_us": version.trigger_us,
         "sql": version.text,
@@ -247,7 +201,7 @@ def _arguments(call: HttpCall, members: Mapping[str, Any], known: tuple[str, ...
         if name not in known:
             expected = ", ".join(f"'{each}'" for each in known) or "none"
             raise InvalidArgument(f"'{name:.100}' is not expected here; what may be given: {expected}")
-    found = {_ARGUMENTS[name]: value for name, value in members.items() if value is not None}
+    found = {_ARGUMENTS.get(name, name): value for name, value in members.items() if value is not None}
     if "start_from" in found:
         found["start_from"] = _places(call, found["start_from"])
     if "files" in found:
@@ -334,7 +288,3 @@ def _name(call: HttpCall) -> str:
 
 def _named(call: HttpCall) -> dict[str, Any]:
     return {"name": _name(call)}
-
-
-def _time(micros: int | None) -> str | None:
-    return None if micros is None else to_datetime(micros).isoformat()

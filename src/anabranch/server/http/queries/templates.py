@@ -8,11 +8,10 @@ from typing import Any
 from starlette.responses import Response
 
 from anabranch.deployments.templates.template import QueryTemplate
-from anabranch.model.times import to_datetime
 from anabranch.server.http.body import read_body, sql_text
 from anabranch.server.http.calls import verb_result
 from anabranch.server.http.front import HttpCall
-from anabranch.server.http.resources import json_response, list_page
+from anabranch.server.http.resources import json_response, list_page, time_text
 
 
 async def list_templates(call: HttpCall) -> Response:
@@ -44,7 +43,7 @@ def template_json(template: QueryTemplate) -> dict[str, Any]:
         "description": template.description,
         "parameters": [asdict(parameter) for parameter in template.parameters],
         "sql": template.text,
-        "saved_at": None if template.saved_at is None else to_datetime(template.saved_at).isoformat(),
+        "saved_at": time_text(template.saved_at),
     }
 
 
