@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.catalog.port import Reading, Writing
@@ -15,6 +15,7 @@ from anabranch.errors import StreamExists
 from anabranch.model.ids import LogId, Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
+from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.directory.find import need_info, need_view, range_cuts, range_stream
@@ -85,7 +86,8 @@ def insert_copy(
     """Create `target`, with the id `stream`, as a view of a slice, in an existing scope. `asked` are the arguments of
     the copy, and `filtered` says what a filter has left of the slice."""
     info = part_slice.view.info
-    insert_schemas(txn, replace(info, id=stream, name=target, created_at=now, sealed=False, version=1), info.id)
+    schemas = [*schemas_of(txn, info.id, info.schema_version - 1), info.schema]
+    insert_schemas(txn, replace(info, id=stream, name=target, created_at=now, sealed=False, version=1), schemas)
     insert_slice(txn, stream, part_slice)
     copied = CopyResult(stream, info.id, part_slice.start, part_slice.end, filtered)
     record_copy(txn, copied, target, asked, origin_part(txn, part_slice), now)
@@ -134,9 +136,13 @@ def _byte_position(view: StreamView, segment_slice: SegmentSlice) -> Micros | No
     return log.event_high if spans[-1].stop in (None, log.length) else None
 
 
-def insert_schemas(txn: Writing, info: StreamInfo, source: StreamId) -> None:
-    """Insert a stream with all schema versions of the source, since its versions continue from there."""
-    schemas = [*(txn.schema(source, version) for version in range(1, info.schema_version)), info.schema]
+def schemas_of(txn: Reading, stream: StreamId, versions: int) -> list[StreamSchema]:
+    """The first `versions` schemas of a stream, the oldest first."""
+    return [txn.schema(stream, version) for version in range(1, versions + 1)]
+
+
+def insert_schemas(txn: Writing, info: StreamInfo, schemas: Sequence[StreamSchema]) -> None:
+    """Insert a stream with all schemas of its source, the oldest first, since its versions continue from there."""
     txn.insert_stream(replace(info, schema=schemas[0], schema_version=1))
     for version, schema in enumerate(schemas[1:], 2):
         txn.update_stream(replace(info, schema=schema, schema_version=version))

@@ -18,6 +18,7 @@ from anabranch.model.ids import BlobId, LogId, Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.stream import Extent, Span, StreamInfo
+from anabranch.streams.algebra.copy import insert_schemas
 from anabranch.streams.directory.find import need_free
 from anabranch.streams.directory.scopes import create_scope, need_scope
 from anabranch.streams.lineage.origins import record_origin
@@ -77,7 +78,19 @@ def adopt(
         return made
     if import_target.scope is not None and txn.scope(import_target.name.scope) is None:
         create_scope(txn, import_target.name.scope, import_target.scope, now)
-    _insert(txn, stream, import_target, now)
+    info = StreamInfo(
+        import_target.id,
+        import_target.name,
+        stream.schemas[0],
+        1,
+        stream.tags,
+        now,
+        stream.sealed,
+        1,
+        stream.epoch,
+        stream.next_number,
+    )
+    insert_schemas(txn, info, stream.schemas)
     for segment in stream.segments:
         _put_segment(txn, stream, segment, import_target.id, spans_of(segment))
     view = txn.view(import_target.id)
@@ -101,27 +114,6 @@ def adopt(
     txn.add_change(import_target.id, how, detail, now=now)
     _put_more(txn, stream, import_target, now)
     return copied
-
-
-def _insert(txn: Writing, stream: ArchivedStream, import_target: ImportTarget, now: Micros) -> None:
-    """The stream's row, with all its schemas, since versions continue from there."""
-    for version, schema in enumerate(stream.schemas, 1):
-        info = StreamInfo(
-            import_target.id,
-            import_target.name,
-            schema,
-            version,
-            stream.tags,
-            now,
-            stream.sealed,
-            1,
-            stream.epoch,
-            stream.next_number,
-        )
-        if version == 1:
-            txn.insert_stream(info)
-        else:
-            txn.update_stream(info)
 
 
 def _put_segment(

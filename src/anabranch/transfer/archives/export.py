@@ -20,6 +20,7 @@ from anabranch.model.names import StreamName
 from anabranch.model.schema import StreamSchema
 from anabranch.model.segment_range import SegmentRange
 from anabranch.model.stream_range import StreamRange
+from anabranch.streams.algebra.copy import schemas_of
 from anabranch.streams.directory.find import need_view, range_cuts, range_stream
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lifecycle.holders import ephemeral_among
@@ -90,7 +91,7 @@ def _chosen(
 ) -> ArchiveSelection:
     view = need_view(txn, stream)
     info = view.info
-    schemas = tuple(txn.schema(info.id, version) for version in range(1, info.schema_version + 1))
+    schemas = tuple(schemas_of(txn, info.id, info.schema_version))
     policy, aliases = policy_of(txn, info.id), txn.aliases_of(info.id)
     kept = None if policy is None else policy.without_groups()
     more: dict[str, Any] = {} if kept is None else {"retention": kept.to_json()}

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.blobs.port import Blobs
-from anabranch.catalog.port import Reading
+from anabranch.catalog.port import Reading, Writing
 from anabranch.errors import CorruptArchive
 from anabranch.log.recovery.identity import store_id
-from anabranch.runtime.retry import UNCERTAIN
 from anabranch.transfer.archives.data_files import DigestedFile
 from anabranch.transfer.archives.export import (
     ArchiveReport,
@@ -35,10 +34,11 @@ from anabranch.transfer.archives.plan import ArchivePlan
 from anabranch.transfer.archives.source import SourceReader
 from anabranch.transfer.jobs.archived_files import archive_plan, complete_files, drop_files, record_files
 from anabranch.transfer.jobs.bundles import bundles
-from anabranch.transfer.jobs.context import JobContext
+from anabranch.transfer.jobs.context import JobContext, ProgressCounter
+from anabranch.transfer.jobs.control import TaskContext
 from anabranch.transfer.jobs.job_store import JobStore
-from anabranch.transfer.jobs.record import ARCHIVE, JobRow, JobState, need_job, put_job
-from anabranch.transfer.jobs.remote_tasks import Bundle, TaskContext
+from anabranch.transfer.jobs.record import ARCHIVE, JobRow, need_job
+from anabranch.transfer.jobs.remote_tasks import Bundle
 
 
 @dataclass(frozen=True)
@@ -87,19 +87,14 @@ class ArchiveBundle(Bundle):
             written.append((index, summary))
             size += range_.bytes
             if size >= limits.JOB_BLOB_BYTES:
-                self._record(job_store, task, written)
+                self._record(task, written)
                 written, size = [], 0
         if written:
-            self._record(job_store, task, written)
+            self._record(task, written)
         return kept
 
-    def _record(self, job_store: JobStore, task: TaskContext, written: Sequence[tuple[int, DigestedFile]]) -> None:
-        def act() -> None:
-            with job_store.catalog.writing(f"job {self.job}") as txn:
-                task.control.step(txn)
-                record_files(txn, self.job, self.number, written)
-
-        UNCERTAIN.call(job_store.runtime, act)
+    def _record(self, task: TaskContext, written: Sequence[tuple[int, DigestedFile]]) -> None:
+        task.control.act(lambda txn, _: record_files(txn, self.job, self.number, written), on=f"job {self.job}")
 
 
 class ArchiveRun:
@@ -109,7 +104,7 @@ class ArchiveRun:
         self._context = context
         self._job_store = context.target
         self._lock = context.target.runtime.tasks.lock()
-        self._done = self._total = self._kept = 0
+        self._kept = 0
 
     def run(self, row: JobRow) -> JobRow:
         """Write what is missing of the archive and end the job. Raises Conflict if another process archives to the same
@@ -121,15 +116,14 @@ class ArchiveRun:
             with self._job_store.catalog.reading() as snapshot:
                 plans = [archive_plan(snapshot, row.id, number) for number in range(row.members)]
                 complete = complete_files(snapshot, row.id)
-            self._total = row.events
             archive_bundles = [
                 each for number, plan in enumerate(plans) for each in self._bundles(row, number, plan, complete)
             ]
             if self._context.carrier is None:
-                self._write(plans, archive_bundles, blobs, place)
+                self._write(row, plans, archive_bundles, blobs, place)
             else:
                 self._kept = len(complete)
-                self._carry(archive_bundles)
+                self._context.elsewhere(lambda carrier: carrier(archive_bundles))
             return self._finish(row, plans, blobs, place)
 
     def _bundles(
@@ -156,34 +150,22 @@ class ArchiveRun:
         ]
 
     def _write(
-        self, plans: Sequence[ArchivePlan], archive_bundles: Sequence[ArchiveBundle], blobs: Blobs, place: str
+        self,
+        row: JobRow,
+        plans: Sequence[ArchivePlan],
+        archive_bundles: Sequence[ArchiveBundle],
+        blobs: Blobs,
+        place: str,
     ) -> None:
-        context = self._context
-        task = TaskContext(context.control, context.hold, context.memory, self._moved)
+        counter = ProgressCounter(self._context, "archiving", row.events)
+        task = self._context.task(lambda events, _: counter.add(events))
 
         def work(bundle: ArchiveBundle) -> None:
             kept = bundle.write(plans[bundle.number], self._job_store, blobs, place, task)
             with self._lock:
                 self._kept += kept
 
-        context.window.run(
-            [partial(work, each) for each in archive_bundles], interrupted=lambda: context.control.stop(JobState.PAUSED)
-        )
-
-    def _carry(self, archive_bundles: Sequence[ArchiveBundle]) -> None:
-        assert self._context.carrier is not None
-        try:
-            self._context.carrier(archive_bundles)
-        except Exception:
-            self._context.control.check_state()  # a job that was asked to stop has not failed
-            raise
-        self._context.control.check_state()
-
-    def _moved(self, events: int, _size: int) -> None:
-        """Call `progress` with events."""
-        with self._lock:
-            self._done += events
-            self._context.progress("archiving", self._done, self._total)
+        self._context.run([partial(work, each) for each in archive_bundles])
 
     def _read(
         self, blobs: Blobs, place: str, stream: ArchivedStream, file: ArchivedFile
@@ -216,15 +198,11 @@ class ArchiveRun:
         found = finish_archive(blobs, place, archive, [plan.folder for plan in plans], options["sign"])
         report = ArchiveReport.of(found, self._kept)
 
-        def act() -> JobRow:
-            with self._job_store.catalog.writing() as txn:
-                done = self._context.control.step(txn)
-                drop_files(txn, done)
-                done = replace(done.released(JobState.DONE), result=report.to_json())
-                put_job(txn, done)
-                return done
+        def act(txn: Writing, row: JobRow) -> JobRow:
+            drop_files(txn, row)
+            return replace(row, result=report.to_json())
 
-        return UNCERTAIN.call(self._job_store.runtime, act)
+        return self._context.control.end(act)
 
 
 def _whole(blobs: Blobs, place: str, file: ArchivedFile) -> bool:

@@ -30,10 +30,10 @@ from anabranch.transfer.archives.metadata import FoundArchive, listing_flaws, re
 from anabranch.transfer.archives.nesting import require_none_inside, require_outside
 from anabranch.transfer.archives.plan import plan_archive
 from anabranch.transfer.jobs.archived_files import put_archive_plans
+from anabranch.transfer.jobs.context import JobOptions
 from anabranch.transfer.jobs.import_archive import target_of
 from anabranch.transfer.jobs.job import Job
 from anabranch.transfer.jobs.job_store import JobStore
-from anabranch.transfer.jobs.options import JobOptions
 from anabranch.transfer.jobs.record import (
     ARCHIVE,
     IMPORT,

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from anabranch.catalog.port import Writing
 from anabranch.errors import JobRunning, JobStopped
-from anabranch.model.ids import Micros
+from anabranch.log.lease import HeldLease
+from anabranch.model.ids import Micros, StreamId
 from anabranch.runtime.ids import token
+from anabranch.runtime.retry import UNCERTAIN
 from anabranch.transfer.jobs.job_store import JobStore
+from anabranch.transfer.jobs.memory import MemoryGauge
 from anabranch.transfer.jobs.record import JobRow, JobState, need_job, put_job
+
+T = TypeVar("T")
+
+Moved = Callable[[int, int], None]  # called with events and logical bytes that were appended
 
 
 class StopRequested(Exception):
@@ -95,3 +103,38 @@ class RunControl:
         """Raise as `step`, between two steps."""
         with self._job_store.catalog.writing(f"job {self.job}") as txn:
             self.step(txn)
+
+    def act(self, act: Callable[[Writing, JobRow], T], *, on: StreamId | str | None = None) -> T:
+        """Act in one transaction of the job's store, on the one stream or subject `on`, with the job's row. It is repeated
+        while its outcome is unknown, so `act` recognizes what it has already done. Raises as `step`."""
+
+        def act_once() -> T:
+            with self._job_store.catalog.writing(on) as txn:
+                return act(txn, self.step(txn))
+
+        return UNCERTAIN.call(self._job_store.runtime, act_once)
+
+    def end(self, act: Callable[[Writing, JobRow], JobRow], *, on: str | None = None) -> JobRow:
+        """Act in the job's last transaction; returns the job's row, done. Raises as `step`."""
+
+        def end_once() -> JobRow:
+            with self._job_store.catalog.writing(on) as txn:
+                row = need_job(txn, self.job)
+                if row.state is JobState.DONE:  # an answer was lost
+                    return row
+                row = act(txn, self.step(txn)).released(JobState.DONE)
+                put_job(txn, row)
+                return row
+
+        return UNCERTAIN.call(self._job_store.runtime, end_once)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """The context in which a process moves a bundle: the run's control, the lease, the memory gauge, and the callback
+    for progress."""
+
+    control: RunControl
+    hold: HeldLease
+    memory: MemoryGauge
+    moved: Moved

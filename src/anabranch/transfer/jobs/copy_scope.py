@@ -141,7 +141,7 @@ class ScopeCopyRun(MembersRun):
     def read_source(self, member: JobRow) -> SourceSnapshot | None:
         """The source as it is now; None if it was deleted since the job was created."""
         try:
-            return take_snapshot(self._context.source, StreamRange(StreamId(int(member.options["source"], 16))))
+            return take_snapshot(self._context.sources[0], StreamRange(StreamId(int(member.options["source"], 16))))
         except StreamNotFound:
             return None
 
@@ -156,13 +156,9 @@ class ScopeCopyRun(MembersRun):
 
     def mover(self, member: JobRow, plan: SourcePlan) -> Move:
         """Moves messages and files as for any copy."""
-        part, context = member.parts[0], self._context
-        with self._target.catalog.reading() as snapshot:
-            schemas = [snapshot.schema(part.stage, version) for version in range(1, plan.schema_version + 1)]
-        range_reader = RangeReader(context.source, part.stream, schemas)
-        return RangeMover(
-            range_reader, self._target, part.stage, context.control, context.hold, context.memory, self.moved
-        ).move
+        part, source = member.parts[0], self._context.sources[0]
+        range_reader = RangeReader.into(self._target, part.stage, plan.schema_version, source, part.stream)
+        return RangeMover(range_reader, self._target, part.stage, self._context.task(self.moved)).move
 
     def bundle(self, member: JobRow, plan: SourcePlan, ranges: Sequence[JobRange]) -> MoveBundle:
         """A bundle of these ranges."""

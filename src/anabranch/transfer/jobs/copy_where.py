@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
@@ -28,25 +28,24 @@ from anabranch.log.rewrite import RewrittenFile
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamView
-from anabranch.runtime.retry import UNCERTAIN
 from anabranch.streams.algebra.copy import (
     copy_arguments,
     existing_copy,
     insert_schemas,
     insert_slice,
     record_copy,
+    schemas_of,
 )
 from anabranch.streams.directory.find import need_free, need_view
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lineage.origins import origin_part
 from anabranch.transfer.filters.event_filter import EventFilter
 from anabranch.transfer.filters.scan import ScannedPart, scattered, selected_runs
-from anabranch.transfer.jobs.context import JobContext
+from anabranch.transfer.jobs.context import JobContext, ProgressCounter
 from anabranch.transfer.jobs.create import SourceSnapshot
-from anabranch.transfer.jobs.portions import open_portions, view_portion
-from anabranch.transfer.jobs.progress import RangeProgress
+from anabranch.transfer.jobs.progress import MeasuredProgress, RangeProgress
 from anabranch.transfer.jobs.record import COPY_WHERE, JobRow, JobSource, JobState, need_job, open_jobs, put_job
-from anabranch.transfer.jobs.stage import stage_name
+from anabranch.transfer.jobs.stage import open_portions, stage_name, view_portion
 
 FILTERED: Final = "events filtered"
 """The step of a copy by a filter, as passed to progress callbacks."""
@@ -82,7 +81,7 @@ def make_filtered_copy(
     part_slice = plan_slice(view, snapshot.stream_slice.start, snapshot.stream_slice.end)
     stream, stage = stages
     info = replace(view.info, id=stream, name=stage_name(target, job, 0), created_at=now, sealed=False, version=1)
-    insert_schemas(txn, info, source)
+    insert_schemas(txn, info, schemas_of(txn, source, info.schema_version))
     insert_slice(txn, stream, part_slice)
     open_portions(txn, stage_name(target, job, 1), stage, now)
     for each in snapshot.slices:
@@ -116,16 +115,8 @@ def drop_filtered_copy(txn: Writing, row: JobRow) -> None:
         txn.drop_state(COPY_PORTION, key)
 
 
-class FilterProgress(NamedTuple):
+def filtered_so_far(txn: Reading, row: JobRow) -> MeasuredProgress:
     """The events and logical bytes for which the filter was evaluated, and the progress of each portion."""
-
-    events: int
-    bytes: int
-    ranges: tuple[RangeProgress, ...]
-
-
-def filtered_so_far(txn: Reading, row: JobRow) -> FilterProgress:
-    """The progress of a job that has not ended."""
     found = txn.states(COPY_PORTION, prefix=rows_of(row.id))
     done = [(key, portion) for key, portion in found if portion.kept is not None]
     name = str(row.parts[0].name) if row.parts else ""
@@ -133,7 +124,8 @@ def filtered_so_far(txn: Reading, row: JobRow) -> FilterProgress:
         RangeProgress(name, str(key.segment), key.start, each.stop, key.start if each.kept is None else each.stop)
         for key, each in found
     )
-    return FilterProgress(sum(each.stop - key.start for key, each in done), sum(each.bytes for _, each in done), ranges)
+    events = sum(each.stop - key.start for key, each in done)
+    return MeasuredProgress(events, sum(each.bytes for _, each in done), ranges)
 
 
 # running
@@ -147,8 +139,6 @@ class FilteredCopyRun:
         self._job_store = context.target
         self._job = context.control.job
         self._logs = LogReader(self._job_store.catalog, self._job_store.blobs, self._job_store.runtime)
-        self._lock = self._job_store.runtime.tasks.lock()
-        self._done = 0
 
     def run(self, row: JobRow) -> JobRow:
         """Decide what is missing, and make the copy. Returns the job's row, done. Raises InvalidSql if the condition
@@ -160,19 +150,17 @@ class FilteredCopyRun:
             portions = snapshot.states(COPY_PORTION, prefix=rows_of(row.id))
         event_filter = EventFilter(row.options["where"], view.info.schema)
         missing = [(key, portion) for key, portion in portions if portion.kept is None]
-        self._done = row.events - sum(portion.stop - key.start for key, portion in missing)
+        left = sum(portion.stop - key.start for key, portion in missing)
+        counter = ProgressCounter(self._context, FILTERED, row.events, row.events - left)
 
         def work(key: PortionKey, portion: CopyPortion) -> None:
             self._decide(ScannedPart(view, key.segment, key.start, portion.stop), event_filter)
-            with self._lock:
-                self._done += portion.stop - key.start
-                self._context.progress(FILTERED, self._done, row.events)
+            counter.add(portion.stop - key.start)
 
-        self._context.window.run(
-            [partial(work, *each) for each in missing],
-            interrupted=lambda: self._context.control.stop(JobState.PAUSED),
-        )
-        return self._finish()
+        self._context.run([partial(work, *each) for each in missing])
+        row = self._context.control.end(self._finish)
+        self._context.changed()
+        return row
 
     def _decide(self, part: ScannedPart, event_filter: EventFilter) -> None:
         """Find out what a portion keeps, rewrite what is scattered, and record both."""
@@ -181,18 +169,15 @@ class FilteredCopyRun:
         runs = selected_runs(self._logs, part, event_filter, read=True, watch=hold.renew)
         files = {group[0]: (group, self._rewritten(part, group)) for group in scattered(runs)}
 
-        def act() -> None:
-            with self._job_store.catalog.writing() as txn:
-                self._context.control.step(txn)
-                key = PortionKey(self._job, part.segment, part.start)
-                portion = txn.state(COPY_PORTION, key)
-                if portion is None:
-                    raise Conflict(f"the portions of job {self._job} were deleted by another process: cancel the job")
-                if portion.kept is not None:  # an answer was lost
-                    return
+        def act(txn: Writing, _: JobRow) -> None:
+            key = PortionKey(self._job, part.segment, part.start)
+            portion = txn.state(COPY_PORTION, key)
+            if portion is None:
+                raise Conflict(f"the portions of job {self._job} were deleted by another process: cancel the job")
+            if portion.kept is None:  # else an answer was lost
                 txn.put_state(COPY_PORTION, key, replace(portion, kept=self._publish(txn, part.segment, runs, files)))
 
-        UNCERTAIN.call(self._job_store.runtime, act)
+        self._context.control.act(act)
 
     def _rewritten(self, part: ScannedPart, runs: tuple[Run, ...]) -> RewrittenFile:
         job_store = self._job_store
@@ -237,23 +222,10 @@ class FilteredCopyRun:
             raise Conflict(f"the target of job {self._job} was deleted by another process: cancel the job")
         return view
 
-    def _finish(self) -> JobRow:
-        def act() -> JobRow:
-            now = self._job_store.runtime.clock.now()
-            with self._job_store.catalog.writing() as txn:
-                row = need_job(txn, self._job)
-                if row.state is JobState.DONE:  # an answer was lost
-                    return row
-                row = self._context.control.step(txn)
-                copied = _make_copy(txn, row, now)
-                drop_filtered_copy(txn, row)
-                row = replace(row.released(JobState.DONE), result=copied.to_json())
-                put_job(txn, row)
-                return row
-
-        row = UNCERTAIN.call(self._job_store.runtime, act)
-        self._context.changed()
-        return row
+    def _finish(self, txn: Writing, row: JobRow) -> JobRow:
+        copied = _make_copy(txn, row, self._job_store.runtime.clock.now())
+        drop_filtered_copy(txn, row)
+        return replace(row, result=copied.to_json())
 
 
 def _make_copy(txn: Writing, row: JobRow, now: Micros) -> CopyResult:
@@ -271,15 +243,12 @@ def _make_copy(txn: Writing, row: JobRow, now: Micros) -> CopyResult:
     )
     appended_at = max((log.appended_at for log in view.logs.values()), default=Micros(0))
     found, ranges = filtered_slice(StreamSlice(view, part.start, part.end, pieces, appended_at), kept)
-    schemas = [txn.schema(part.stage, version) for version in range(1, view.info.schema_version + 1)]
+    schemas = schemas_of(txn, part.stage, view.info.schema_version)
     for log in view.logs.values():
         if log.stream == part.stage and not log.sealed:  # others belong to the source
             txn.update_log(replace(log, sealed=True))
     txn.drop_stream(part.stage)
-    info = replace(view.info, name=row.stream, created_at=now, version=1)
-    txn.insert_stream(replace(info, schema=schemas[0], schema_version=1))
-    for version, schema in enumerate(schemas[1:], 2):
-        txn.update_stream(replace(info, schema=schema, schema_version=version))
+    insert_schemas(txn, replace(view.info, name=row.stream, created_at=now, version=1), schemas)
     insert_slice(txn, part.stage, found)
     copied = CopyResult(part.stage, part.stream, part.start, part.end, summary(row.options["where"], kept, ranges))
     record_copy(txn, copied, row.stream, dict(part.asked), replace(part.origin, events=found.events), now)

@@ -22,7 +22,7 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.segment_range import SegmentRange
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.algebra.copy import copy_stream
+from anabranch.streams.algebra.copy import copy_stream, schemas_of
 from anabranch.streams.directory.find import need_free, need_view, range_cuts, range_stream
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lineage.origins import origin_part
@@ -59,7 +59,7 @@ def take_snapshot(source: JobStore, part: StreamRange, store: int = 0) -> Source
     with source.catalog.reading() as reading:
         view = need_view(reading, range_stream(part))
         stream_slice = plan_slice(view, *range_cuts(part))
-        schemas = [reading.schema(view.info.id, version) for version in range(1, view.info.schema_version + 1)]
+        schemas = schemas_of(reading, view.info.id, view.info.schema_version)
         found = split_slice(reading, stream_slice, bytes_max=limits.JOB_RANGE_BYTES, count_max=limits.JOB_RANGES_MAX)
         return SourceSnapshot(
             part, stream_slice, tuple(schemas), origin_part(reading, stream_slice), tuple(found), store

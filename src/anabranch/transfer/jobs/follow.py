@@ -14,56 +14,33 @@ from typing import Final
 from anabranch.catalog.port import Writing
 from anabranch.core.cuts import divide_evenly, truncated_error
 from anabranch.errors import AppendUncertain
-from anabranch.log.lease import HeldLease
-from anabranch.log.progress import ProgressCallback
 from anabranch.log.view import load
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.stream import Segment, Span, StreamView
+from anabranch.streams.algebra.copy import schemas_of
 from anabranch.streams.directory.find import need_view
 from anabranch.streams.segments import close_segment
-from anabranch.transfer.jobs.control import RunControl
+from anabranch.transfer.jobs.context import JobContext
 from anabranch.transfer.jobs.follow_until import Until
 from anabranch.transfer.jobs.follow_views import extend_view, foreign_write_error, verify_not_written
-from anabranch.transfer.jobs.job_store import JobStore
-from anabranch.transfer.jobs.memory import MemoryGauge
 from anabranch.transfer.jobs.move import RangeMover
 from anabranch.transfer.jobs.range_reader import RangeReader
-from anabranch.transfer.jobs.record import JobRange, JobRow, JobSource, JobState, put_job
-from anabranch.transfer.jobs.window import WorkWindow
+from anabranch.transfer.jobs.record import JobRange, JobRow, put_job
 
 _LOOK_S: Final = 0.02  # how often to check whether the source has changed
 _ASK_S: Final = 0.2  # how often to check whether another process wants the job to stop
 
 
 class FollowRun:
-    """One run of a job that follows its source; `shared` if the copy views the source's bytes."""
+    """One run of a job that follows its source."""
 
-    def __init__(
-        self,
-        source: JobStore,
-        target: JobStore,
-        part: JobSource,
-        until: Until,
-        *,
-        shared: bool,
-        control: RunControl,
-        window: WorkWindow,
-        hold: HeldLease,
-        memory: MemoryGauge,
-        progress: ProgressCallback,
-        changed: Callable[[], None],
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._part = part
-        self._until = until
-        self._shared = shared
-        self._control = control
-        self._window = window
-        self._hold = hold
-        self._memory = memory
-        self._progress = progress
-        self._changed = changed
+    def __init__(self, context: JobContext, row: JobRow) -> None:
+        self._context = context
+        self._control = context.control
+        self._source, self._target = context.sources[0], context.target
+        self._part = row.parts[0]
+        self._until = Until.from_json(row.options["follow"])
+        self._shared = bool(row.options.get("shared"))  # the copy views the source's bytes
         self._mover: tuple[int, RangeMover] | None = None
         self._lag = 0
 
@@ -79,11 +56,11 @@ class FollowRun:
             now = clock.monotonic()
             if moved:
                 last = now
-                self._changed()
+                self._context.changed()
             row = self._control.check_state()
-            self._progress("follow", row.followed, row.followed + self._lag)
+            self._context.progress("follow", row.followed, row.followed + self._lag)
             if ended or self._until.reached(idle_s=now - last, ran_s=now - began, events=row.followed):
-                return self._end()
+                return self._control.end(lambda _, row: replace(row, lag=self._lag), on=f"job {self._control.job}")
             if not moved:
                 self._rest(token, last, began)
             elif self._shared:
@@ -152,36 +129,24 @@ class FollowRun:
             length = copy.length(segment)
             range_ = JobRange(segment, last.offset - last.start, length + count, 0, last.log)
             works.append(lambda range_=range_: mover.move([range_]))
-        self._window.run(works, interrupted=lambda: self._control.stop(JobState.PAUSED))
+        self._context.run(works)
 
     def _mover_for(self, copy: StreamView) -> RangeMover:
         version = copy.info.schema_version
         if self._mover is None or self._mover[0] != version:
-            with self._target.catalog.reading() as reading:
-                schemas = [reading.schema(self._part.stage, number) for number in range(1, version + 1)]
-            range_reader = RangeReader(self._source, self._part.stream, schemas)
-            mover = RangeMover(
-                range_reader,
-                self._target,
-                self._part.stage,
-                self._control,
-                self._hold,
-                self._memory,
-                lambda _events, _size: None,
-            )
-            self._mover = (version, mover)
+            range_reader = RangeReader.into(self._target, self._part.stage, version, self._source, self._part.stream)
+            self._mover = (version, RangeMover(range_reader, self._target, self._part.stage, self._context.task()))
         return self._mover[1]
 
     def _evolve(self, source: StreamView) -> None:
         with self._source.catalog.reading() as reading:
-            versions = range(1, source.info.schema_version + 1)
-            schemas = [reading.schema(source.info.id, version) for version in versions]
+            schemas = schemas_of(reading, source.info.id, source.info.schema_version)
 
         def act(txn: Writing) -> None:
             self._control.step(txn)
             info = need_view(txn, self._part.stage).info
-            for version in versions[info.schema_version :]:
-                info = replace(info, version=info.version + 1, schema=schemas[version - 1], schema_version=version)
+            for version, schema in enumerate(schemas[info.schema_version :], info.schema_version + 1):
+                info = replace(info, version=info.version + 1, schema=schema, schema_version=version)
                 txn.update_stream(info)
 
         self._change(self._part.stage, act)
@@ -222,12 +187,6 @@ class FollowRun:
         }
         txn.add_change(copy.info.id, "scaled", detail, now=now)
         put_job(txn, replace(row, positions=positions))
-
-    def _end(self) -> JobRow:
-        with self._target.catalog.writing(f"job {self._control.job}") as txn:
-            row = replace(self._control.step(txn).released(JobState.DONE), lag=self._lag)
-            put_job(txn, row)
-        return row
 
 
 def open_positions(copy: StreamView) -> dict[str, int]:

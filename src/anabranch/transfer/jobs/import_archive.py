@@ -21,7 +21,6 @@ from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.stream import Span
-from anabranch.runtime.retry import UNCERTAIN
 from anabranch.streams.directory.find import need_view
 from anabranch.streams.directory.scopes import create_scope
 from anabranch.streams.ephemeral.api import UNNAMED_SCOPE
@@ -31,10 +30,11 @@ from anabranch.transfer.archives.format import METADATA, ArchivedFile, ArchivedS
 from anabranch.transfer.archives.import_file import import_data_file
 from anabranch.transfer.archives.metadata import listing_flaws, read_metadata, refuse_flaws
 from anabranch.transfer.jobs.context import JobContext
+from anabranch.transfer.jobs.control import TaskContext
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.members import MembersRun, Move
 from anabranch.transfer.jobs.record import JobRange, JobRow, JobSource, JobState, SourcePlan, put_plan
-from anabranch.transfer.jobs.remote_tasks import Bundle, TaskContext
+from anabranch.transfer.jobs.remote_tasks import Bundle
 from anabranch.transfer.jobs.stage import drop_stage, open_stage, stage_name
 
 
@@ -67,23 +67,19 @@ class ImportBundle(Bundle):
                 held.add(file.size if target.runtime.sealer is None else 2 * file.size)
                 part = DataFilePart(self.stream, range_.segment, schemas[file.schema], file.schema)
                 location = import_data_file(blobs, self.place, file, part, target.blobs, target.runtime, task.hold)
-            self._append(target, range_, file, location, task)
+            self._append(range_, file, location, task)
             task.moved(range_.events, range_.size)
 
-    def _append(
-        self, target: JobStore, range_: JobRange, file: ArchivedFile, location: FileLocation, task: TaskContext
-    ) -> None:
-        def act() -> None:
-            with target.catalog.writing(self.stage) as txn:
-                row = task.control.step(txn)
-                log = txn.logs([range_.log]).get(range_.log)
-                if log is None or log.sealed:
-                    raise Conflict(f"the target of job {row.id} was deleted or sealed by another client")
-                if not log.length:  # else it was done before, or by another run
-                    blob = txn.insert_blob(location.key, location.size, task.hold.begun_at, PARQUET)
-                    txn.extend_log(range_.log, [extent_of(file, location, range_.log, 0, blob, file.logical)])
+    def _append(self, range_: JobRange, file: ArchivedFile, location: FileLocation, task: TaskContext) -> None:
+        def act(txn: Writing, row: JobRow) -> None:
+            log = txn.logs([range_.log]).get(range_.log)
+            if log is None or log.sealed:
+                raise Conflict(f"the target of job {row.id} was deleted or sealed by another client")
+            if not log.length:  # else it was done before, or by another run
+                blob = txn.insert_blob(location.key, location.size, task.hold.begun_at, PARQUET)
+                txn.extend_log(range_.log, [extent_of(file, location, range_.log, 0, blob, file.logical)])
 
-        UNCERTAIN.call(target.runtime, act)
+        task.control.act(act, on=self.stage)
 
 
 class ImportRun(MembersRun):
@@ -150,7 +146,7 @@ class ImportRun(MembersRun):
 
     def mover(self, member: JobRow, plan: SourcePlan) -> Move:
         """Imports files in this process."""
-        task = TaskContext(self._context.control, self._context.hold, self._context.memory, self.moved)
+        task = self._context.task(self.moved)
         return lambda ranges: self.bundle(member, plan, ranges).import_files(self._target, self._blobs, task)
 
     def bundle(self, member: JobRow, plan: SourcePlan, ranges: Sequence[JobRange]) -> ImportBundle:

@@ -22,6 +22,7 @@ from anabranch.streams.arguments import StreamKey, request_label, stream_key, ti
 from anabranch.streams.requests import check_request, run_once
 from anabranch.transfer.filters.event_filter import EventFilter
 from anabranch.transfer.jobs.archive_jobs import ArchiveJobs
+from anabranch.transfer.jobs.context import JobOptions
 from anabranch.transfer.jobs.copy_scope import look_at_scope, make_scope_job
 from anabranch.transfer.jobs.copy_where import make_filtered_copy
 from anabranch.transfer.jobs.create import make_job, require_open_end, take_snapshot
@@ -29,7 +30,6 @@ from anabranch.transfer.jobs.deduplicate_remote import DeduplicatingCarrier
 from anabranch.transfer.jobs.follow_until import Until
 from anabranch.transfer.jobs.job import Job
 from anabranch.transfer.jobs.job_store import JobStore, ProvidesJobStore
-from anabranch.transfer.jobs.options import JobOptions
 from anabranch.transfer.jobs.record import JobRow, all_jobs, drop_job, drop_old_jobs, need_job, put_job
 from anabranch.transfer.jobs.remote_tasks import Carrier
 from anabranch.transfer.jobs.replace_range import NOTHING, make_replacement, replacement_options
@@ -354,15 +354,7 @@ class Jobs(ArchiveJobs, Displayed):
         if here is not None and here.alive:
             return here
         job = Job(self._job_store, ident)
-        run = JobRun(
-            sites,
-            self._job_store,
-            ident,
-            window=run_options.window,
-            carrier=run_options.carrier,
-            progress=run_options.progress,
-            changed=self._changed,
-        )
+        run = JobRun(sites, self._job_store, ident, run_options, changed=self._changed)
         self._running[ident] = job
         try:
             job.start(run, take_over=take_over, ended=lambda: self._untrack(job))

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from anabranch.catalog.port import Reading
 from anabranch.catalog.state.job_plan import REPLACING
 from anabranch.transfer.jobs.archived_files import archive_plan, complete_files
 from anabranch.transfer.jobs.copy_where import filtered_so_far
 from anabranch.transfer.jobs.members import members_of
-from anabranch.transfer.jobs.progress import RangeProgress
+from anabranch.transfer.jobs.progress import MeasuredProgress, RangeProgress
 from anabranch.transfer.jobs.record import ARCHIVE, COPY_WHERE, REPLACE, JobRow, JobState, need_plan
 from anabranch.transfer.jobs.replace_range import rewritten_so_far
-
-
-class MeasuredProgress(NamedTuple):
-    """Events and logical bytes moved, and the progress of each range that is known so far and not yet part of a
-    complete stream. For `scanned` see `JobProgress`."""
-
-    events: int
-    bytes: int
-    ranges: tuple[RangeProgress, ...]
-    scanned: tuple[int, int] | None = None
 
 
 def measure(txn: Reading, row: JobRow) -> MeasuredProgress:
@@ -29,7 +17,7 @@ def measure(txn: Reading, row: JobRow) -> MeasuredProgress:
     if row.verb == ARCHIVE:
         return _of_archive(txn, row)
     if row.verb == COPY_WHERE:
-        return MeasuredProgress(*filtered_so_far(txn, row))
+        return filtered_so_far(txn, row)
     if row.verb == REPLACE:
         return _of_replacement(txn, row)
     found = [_of_stages(txn, each) for each in (members_of(txn, row) if row.members else (row,))]

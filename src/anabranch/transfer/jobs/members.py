@@ -15,10 +15,9 @@ from typing import Any
 
 from anabranch.catalog.port import Reading, Writing
 from anabranch.model.ids import Micros
-from anabranch.runtime.retry import UNCERTAIN
 from anabranch.runtime.tasks import Tasks
 from anabranch.transfer.jobs.bundles import bundled
-from anabranch.transfer.jobs.context import JobContext
+from anabranch.transfer.jobs.context import JobContext, ProgressCounter
 from anabranch.transfer.jobs.finish import drop_plans, drop_stages
 from anabranch.transfer.jobs.record import (
     JobRange,
@@ -58,8 +57,7 @@ class MembersRun(ABC):
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._target = context.target
-        self._lock = context.target.runtime.tasks.lock()
-        self._done = self._total = 0
+        self._counter = ProgressCounter(context, "copy", 0)
 
     # implemented by each kind of job
 
@@ -90,17 +88,14 @@ class MembersRun(ABC):
         """Complete all members and the job. Raises as the job's run."""
         with self._target.catalog.reading() as snapshot:
             waiting = [member for member in members_of(snapshot, row) if not member.state.ended]
-        self._done, self._total = row.bytes_before, row.bytes
+        self._counter = ProgressCounter(self._context, "copy", row.bytes, row.bytes_before)
         if self._context.carrier is None:
-            self._window([partial(self._works, each) for each in waiting])
+            self._context.run([partial(self._works, each) for each in waiting])
         else:
             self._carry(waiting)
-        row = self._end()
+        row = self._context.control.end(self._end)
         self._context.changed()
         return row
-
-    def _window(self, works: Sequence[Work]) -> None:
-        self._context.window.run(works, interrupted=lambda: self._context.control.stop(JobState.PAUSED))
 
     def _works(self, member: JobRow) -> Sequence[Work]:
         """Plan a member. Returns the work that follows: moving its bundles, the last of which completes it."""
@@ -130,26 +125,18 @@ class MembersRun(ABC):
             if (found := self._plan(member)) is not None:
                 planned[member.id] = found
 
-        self._window([partial(plan, each) for each in waiting])
+        self._context.run([partial(plan, each) for each in waiting])
         bundles = [
             self.bundle(member, plan, each)
             for _, (member, plan) in sorted(planned.items())
             for each in bundled(plan.ranges)
         ]
-        assert self._context.carrier is not None
-        try:
-            self._context.carrier(bundles)
-        except Exception:
-            self._context.control.check_state()  # a job that was asked to stop has not failed
-            raise
-        self._context.control.check_state()
-        self._window([partial(self._finish, *each) for _, each in sorted(planned.items())])
+        self._context.elsewhere(lambda carrier: carrier(bundles))
+        self._context.run([partial(self._finish, *each) for _, each in sorted(planned.items())])
 
     def moved(self, _events: int, size: int) -> None:
         """Count what was appended, and call `progress` with logical bytes."""
-        with self._lock:
-            self._done += size
-            self._context.progress("copy", self._done, self._total)
+        self._counter.add(size)
 
     # its transactions
 
@@ -157,22 +144,19 @@ class MembersRun(ABC):
         """A member with its plan; None if nothing needs to be done for it."""
         source = None if member.parts else self.read_source(member)
 
-        def act() -> tuple[JobRow, SourcePlan] | None:
-            now = self._target.runtime.clock.now()
-            with self._target.catalog.writing() as txn:
-                row = self._context.control.step(txn)
-                current = need_member(txn, member.id)
-                if not current.state.ended and not current.parts:
-                    estimated = current.amount
-                    current = self._staged(txn, current, source, now)
-                    put_member(txn, current)
-                    more = (current.events - estimated[0], current.bytes - estimated[1])
-                    row = replace(row, amount=(row.amount[0] + more[0], row.amount[1] + more[1]))
-                    put_job(txn, row)
-                self._total = row.bytes
-                return None if current.state.ended else (current, need_plan(txn, current.id, 0))
+        def act(txn: Writing, row: JobRow) -> tuple[JobRow, SourcePlan] | None:
+            current = need_member(txn, member.id)
+            if not current.state.ended and not current.parts:
+                estimated = current.amount
+                current = self._staged(txn, current, source, self._target.runtime.clock.now())
+                put_member(txn, current)
+                more = (current.events - estimated[0], current.bytes - estimated[1])
+                row = replace(row, amount=(row.amount[0] + more[0], row.amount[1] + more[1]))
+                put_job(txn, row)
+            self._counter.total = row.bytes
+            return None if current.state.ended else (current, need_plan(txn, current.id, 0))
 
-        return UNCERTAIN.call(self._target.runtime, act)
+        return self._context.control.act(act)
 
     def _staged(self, txn: Writing, member: JobRow, source: Any, now: Micros) -> JobRow:
         if source is None:
@@ -181,31 +165,21 @@ class MembersRun(ABC):
         return begun if begun.state.ended else replace(begun, amount=(0, 0))
 
     def _finish(self, member: JobRow, plan: SourcePlan) -> None:
-        def act() -> None:
-            now = self._target.runtime.clock.now()
-            with self._target.catalog.writing() as txn:
-                self._context.control.step(txn)
-                current = need_member(txn, member.id)
-                if not current.state.ended:
-                    result = self.make(txn, current, plan, now)
-                    drop_plans(txn, current)
-                    put_member(txn, replace(current.released(JobState.DONE), result=result))
+        def act(txn: Writing, _: JobRow) -> None:
+            current = need_member(txn, member.id)
+            if not current.state.ended:
+                result = self.make(txn, current, plan, self._target.runtime.clock.now())
+                drop_plans(txn, current)
+                put_member(txn, replace(current.released(JobState.DONE), result=result))
 
-        UNCERTAIN.call(self._target.runtime, act)
+        self._context.control.act(act)
         self._context.changed()
 
-    def _end(self) -> JobRow:
-        def act() -> JobRow:
-            with self._target.catalog.writing() as txn:
-                row = self._context.control.step(txn)
-                made = [member for member in members_of(txn, row) if member.result is not None]
-                results = [{"name": member.target, **(member.result or {})} for member in made]
-                drop_members(txn, row)
-                row = replace(row.released(JobState.DONE), result={"streams": results})
-                put_job(txn, row)
-                return row
-
-        return UNCERTAIN.call(self._target.runtime, act)
+    def _end(self, txn: Writing, row: JobRow) -> JobRow:
+        made = [member for member in members_of(txn, row) if member.result is not None]
+        results = [{"name": member.target, **(member.result or {})} for member in made]
+        drop_members(txn, row)
+        return replace(row, result={"streams": results})
 
 
 class _Countdown:

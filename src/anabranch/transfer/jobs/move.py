@@ -6,7 +6,7 @@ resumed run reads it there, and a step that is taken twice, or by two runs, is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, takewhile
 
@@ -18,7 +18,6 @@ from anabranch.catalog.port import Reading
 from anabranch.core.checksum import checksum
 from anabranch.core.compaction import ARROW, PARQUET
 from anabranch.errors import AppendUncertain, BlobMissing, Conflict, CorruptCatalog
-from anabranch.log.lease import HeldLease
 from anabranch.log.plan import MissingBlob
 from anabranch.model.append import BlobLocation, LogState
 from anabranch.model.ids import BlobId, LogId, StreamId
@@ -27,19 +26,16 @@ from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import JOB_STEP
 from anabranch.runtime.retry import UNCERTAIN
 from anabranch.runtime.tasks import Lock
-from anabranch.transfer.jobs.control import RunControl
+from anabranch.transfer.jobs.control import TaskContext
 from anabranch.transfer.jobs.deduplicate import KeepMasks, kept_runs, offset_behind
-from anabranch.transfer.jobs.durable_blob import DurableBlob, StoredRun
 from anabranch.transfer.jobs.job_store import JobStore
-from anabranch.transfer.jobs.memory import HeldMemory, MemoryGauge
-from anabranch.transfer.jobs.parquet_files import ParquetMover
+from anabranch.transfer.jobs.memory import HeldMemory
+from anabranch.transfer.jobs.parquet_files import DurableBlob, ParquetMover, StoredRun
 from anabranch.transfer.jobs.range_reader import LoadedRun, RangeReader, RangeRun
 from anabranch.transfer.jobs.record import JobRange, JobRow, put_job
 
 # The logs' lengths show whether a step was taken.
 _STEP = replace(UNCERTAIN, errors=(AppendUncertain, Conflict))
-
-Moved = Callable[[int, int], None]  # called with events and logical bytes that were appended
 
 
 class RangeMover:
@@ -50,20 +46,14 @@ class RangeMover:
         range_reader: RangeReader,
         target: JobStore,
         stage: StreamId,
-        control: RunControl,
-        hold: HeldLease,
-        memory: MemoryGauge,
-        moved: Moved,
+        task: TaskContext,
         *,
         keep_masks: KeepMasks | None = None,
     ) -> None:
         self._range_reader = range_reader
         self._target = target
         self._stage = stage
-        self._control = control
-        self._hold = hold
-        self._memory = memory
-        self._moved = moved
+        self._control, self._hold, self._memory, self._moved = task.control, task.hold, task.memory, task.moved
         self._keep_masks = keep_masks
         self._renewing: Lock = target.runtime.tasks.lock()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -23,10 +23,31 @@ from anabranch.model.append import BlobLocation, TimeBounds
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.stream import Extent
 from anabranch.runtime.ids import token
-from anabranch.transfer.jobs.durable_blob import DurableBlob, StoredRun
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.memory import HeldMemory
 from anabranch.transfer.jobs.range_reader import RangeReader, RangeRun
+
+
+class StoredRun(NamedTuple):
+    """A run as stored in the target: in the blob of its step, or inline as `data`."""
+
+    run: RangeRun
+    encoding: str
+    place: BlobLocation
+    version: int
+    checksum: int
+    appended: TimeBounds
+    data: bytes | None = None
+
+
+class DurableBlob(NamedTuple):
+    """A durable blob in the target store."""
+
+    key: str
+    size: int
+    begun_at: Micros
+    encoding: str
+
 
 Append = Callable[[Sequence[StoredRun], DurableBlob | None], None]
 

@@ -19,6 +19,16 @@ class RangeProgress(NamedTuple):
     reached: int
 
 
+class MeasuredProgress(NamedTuple):
+    """Events and logical bytes moved, and the progress of each range that is known so far and not yet part of a
+    complete stream. For `scanned` see `JobProgress`."""
+
+    events: int
+    bytes: int
+    ranges: tuple[RangeProgress, ...]
+    scanned: tuple[int, int] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class JobProgress:
     """The progress of a job: events, logical bytes, bytes per second of the current run, and the seconds left at that

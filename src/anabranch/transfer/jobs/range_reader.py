@@ -21,6 +21,7 @@ from anabranch.log.view import load
 from anabranch.model.ids import StreamId
 from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import Extent, StreamView
+from anabranch.streams.algebra.copy import schemas_of
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.record import JobRange
 
@@ -65,6 +66,12 @@ class RangeReader:
         self._schemas = [schema.columns for schema in schemas]
         self._view: StreamView | None = None  # as of the last plan
         self._known: dict[int, tuple[pa.Schema, int | None]] = {}
+
+    @classmethod
+    def into(cls, target: JobStore, stage: StreamId, versions: int, source: JobStore, stream: StreamId) -> RangeReader:
+        """A reader for a stage of the target, which has this many schemas."""
+        with target.catalog.reading() as reading:
+            return cls(source, stream, schemas_of(reading, stage, versions))
 
     @property
     def stream(self) -> StreamId:

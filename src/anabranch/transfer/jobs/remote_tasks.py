@@ -10,24 +10,13 @@ from typing import Protocol
 from anabranch.catalog.port import Lease
 from anabranch.log.lease import HeldLease
 from anabranch.model.ids import StreamId
-from anabranch.transfer.jobs.control import RunControl, StopRequested
+from anabranch.transfer.jobs.control import Moved, RunControl, StopRequested, TaskContext
 from anabranch.transfer.jobs.deduplicate_remote import KeptRanges
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.memory import MemoryGauge
-from anabranch.transfer.jobs.move import Moved, RangeMover
+from anabranch.transfer.jobs.move import RangeMover
 from anabranch.transfer.jobs.range_reader import RangeReader
 from anabranch.transfer.jobs.record import JobRange
-
-
-@dataclass(frozen=True, slots=True)
-class TaskContext:
-    """The context in which a process moves a bundle: the run's control, the lease, the memory gauge, and the callback
-    for progress."""
-
-    control: RunControl
-    hold: HeldLease
-    memory: MemoryGauge
-    moved: Moved
 
 
 @dataclass(frozen=True)
@@ -63,11 +52,8 @@ class MoveBundle(Bundle):
 
     def move(self, source: JobStore, target: JobStore, task: TaskContext) -> None:
         """Raises as `RangeMover.move`."""
-        with target.catalog.reading() as snapshot:
-            schemas = [snapshot.schema(self.stage, version) for version in range(1, self.schema_version + 1)]
-        range_reader = RangeReader(source, self.stream, schemas)
-        services = (task.control, task.hold, task.memory, task.moved)
-        RangeMover(range_reader, target, self.stage, *services, keep_masks=self.sifted).move(self.ranges)
+        range_reader = RangeReader.into(target, self.stage, self.schema_version, source, self.stream)
+        RangeMover(range_reader, target, self.stage, task, keep_masks=self.sifted).move(self.ranges)
 
 
 class Carrier(Protocol):

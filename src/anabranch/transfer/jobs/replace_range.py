@@ -31,16 +31,14 @@ from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.runtime.retry import UNCERTAIN
 from anabranch.streams.algebra.copy import insert_slice
 from anabranch.streams.algebra.replace import reject_replacement, replace_events
 from anabranch.streams.algebra.replacement import SCANNED, portions, scanned_events
 from anabranch.streams.directory.find import need_info, need_view, range_cuts, range_stream
 from anabranch.streams.lineage.origins import origin_part
-from anabranch.transfer.jobs.context import JobContext
-from anabranch.transfer.jobs.portions import open_portions, view_portion
-from anabranch.transfer.jobs.record import REPLACE, JobRow, JobSource, JobState, need_job, put_job
-from anabranch.transfer.jobs.stage import stage_name
+from anabranch.transfer.jobs.context import JobContext, ProgressCounter
+from anabranch.transfer.jobs.record import REPLACE, JobRow, JobSource, need_job, put_job
+from anabranch.transfer.jobs.stage import open_portions, stage_name, view_portion
 
 REWRITTEN: Final = "events rewritten"
 NOTHING: Final = "nothing"  # marks a replacement that only removes events
@@ -152,8 +150,6 @@ class ReplaceRun:
         self._context = context
         self._job_store = context.target
         self._logs = LogReader(self._job_store.catalog, self._job_store.blobs, self._job_store.runtime)
-        self._lock = self._job_store.runtime.tasks.lock()
-        self._done = self._total = 0
 
     def run(self, row: JobRow) -> JobRow:
         """Scan the times, rewrite what is missing, and replace. Returns the job's row, done. Raises
@@ -196,9 +192,12 @@ class ReplaceRun:
         return view
 
     def _record_scan(self, scanned: int, total: int) -> None:
-        with self._job_store.catalog.writing(f"job {self._context.control.job}") as txn:
-            self._context.control.step(txn)
-            txn.put_state(REPLACING, self._context.control.job, replace(self._need(txn), scanned=scanned, total=total))
+        job = self._context.control.job
+
+        def act(txn: Writing, _: JobRow) -> None:
+            txn.put_state(REPLACING, job, replace(self._need(txn), scanned=scanned, total=total))
+
+        self._context.control.act(act, on=f"job {job}")
 
     def _rewrite(self, view: StreamView, wanted: Sequence[Portion]) -> list[RewrittenRuns]:
         """Rewrite what is missing of these portions."""
@@ -215,29 +214,25 @@ class ReplaceRun:
                 found[segment, runs] = RewrittenRuns(segment, runs, portion.log)
             else:
                 missing.append((segment, runs))
-        self._total = sum(counts)
-        self._done = self._total - sum(_events(runs) for _, runs in missing)
+        total = sum(counts)
+        left = sum(_events(runs) for _, runs in missing)
+        counter = ProgressCounter(self._context, REWRITTEN, total, total - left)
         spread = zip(wanted, counts, sizes, strict=True)
-        self._plan(
-            self._total, sum(size * count // (_ends(runs)[1] - _ends(runs)[0]) for (_, runs), count, size in spread)
-        )
+        self._plan(total, sum(size * count // (_ends(runs)[1] - _ends(runs)[0]) for (_, runs), count, size in spread))
 
         def work(portion: Portion) -> None:
-            made = self._portion(view, *portion)
-            with self._lock:
-                found[portion] = made
-                self._done += made.events
-                self._context.progress(REWRITTEN, self._done, self._total)
+            found[portion] = self._portion(view, *portion)
+            counter.add(found[portion].events)
 
-        works = [partial(work, each) for each in missing]
-        self._context.window.run(works, interrupted=lambda: self._context.control.stop(JobState.PAUSED))
+        self._context.run([partial(work, each) for each in missing])
         return [found[each] for each in wanted]
 
     def _plan(self, events: int, size: int) -> None:
-        with self._job_store.catalog.writing(f"job {self._context.control.job}") as txn:
-            row = self._context.control.step(txn)
+        def act(txn: Writing, row: JobRow) -> None:
             if row.amount != (events, size):
                 put_job(txn, replace(row, amount=(events, size)))
+
+        self._context.control.act(act, on=f"job {self._context.control.job}")
 
     def _portion(self, view: StreamView, segment: SegmentId, runs: tuple[Run, ...]) -> RewrittenRuns:
         self._context.control.check_state()
@@ -248,19 +243,17 @@ class ReplaceRun:
         job = self._context.control.job
         key = PortionKey(job, segment, runs[0][0])
 
-        def act() -> RewrittenRuns:
-            with job_store.catalog.writing() as txn:
-                self._context.control.step(txn)
-                stage = self._need_stage(txn)
-                present = txn.state(REPLACING_PORTION, key)
-                if present is not None and present.log == file.log:  # an answer was lost
-                    return RewrittenRuns(segment, runs, file.log)
-                rewritten = RewrittenRuns(segment, runs, file.publish(txn))
-                view_portion(txn, stage, rewritten)
-                txn.put_state(REPLACING_PORTION, key, StagedPortion(rewritten.events, _digest(runs), rewritten.log))
-                return rewritten
+        def act(txn: Writing, _: JobRow) -> RewrittenRuns:
+            stage = self._need_stage(txn)
+            present = txn.state(REPLACING_PORTION, key)
+            if present is not None and present.log == file.log:  # an answer was lost
+                return RewrittenRuns(segment, runs, file.log)
+            rewritten = RewrittenRuns(segment, runs, file.publish(txn))
+            view_portion(txn, stage, rewritten)
+            txn.put_state(REPLACING_PORTION, key, StagedPortion(rewritten.events, _digest(runs), rewritten.log))
+            return rewritten
 
-        return UNCERTAIN.call(job_store.runtime, act)
+        return self._context.control.act(act)
 
     def _need_stage(self, txn: Writing) -> StreamView:
         """The internal stream that keeps the portions from being collected."""
@@ -272,27 +265,19 @@ class ReplaceRun:
         return view
 
     def _replace(self, scan: TimeScan, rewritten: Sequence[RewrittenRuns], *, read: bool) -> JobRow:
-        def act() -> JobRow:
-            now = self._job_store.runtime.clock.now()
-            with self._job_store.catalog.writing() as txn:
-                row = need_job(txn, self._context.control.job)
-                if row.state is JobState.DONE:  # an answer was lost
-                    return row
-                row = self._context.control.step(txn)
-                self._need_stage(txn)
-                stream = self._need(txn).of
-                part = row.parts[0] if row.parts else None
-                source, drop = (None, ()) if part is None else (StreamRange(part.stage), (part.stage,))
-                origin = None if part is None else part.origin
-                result = replace_events(
-                    txn, stream, scan, source, now, read=read, rewritten=rewritten, drop=drop, origin=origin
-                )
-                drop_replacement(txn, row.id)
-                row = replace(row.released(JobState.DONE), result=result.to_json())
-                put_job(txn, row)
-                return row
+        def act(txn: Writing, row: JobRow) -> JobRow:
+            self._need_stage(txn)
+            stream, now = self._need(txn).of, self._job_store.runtime.clock.now()
+            part = row.parts[0] if row.parts else None
+            source, drop = (None, ()) if part is None else (StreamRange(part.stage), (part.stage,))
+            origin = None if part is None else part.origin
+            result = replace_events(
+                txn, stream, scan, source, now, read=read, rewritten=rewritten, drop=drop, origin=origin
+            )
+            drop_replacement(txn, row.id)
+            return replace(row, result=result.to_json())
 
-        row = UNCERTAIN.call(self._job_store.runtime, act)
+        row = self._context.control.end(act)
         self._context.changed()
         return row
 

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.catalog.port import Writing
+from anabranch.core.replacement import RewrittenRuns
 from anabranch.core.stream_slice import SegmentSlice, StreamSlice
 from anabranch.errors import CorruptCatalog
 from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.model.keyspace import FULL_KEY_RANGE
 from anabranch.model.names import StreamName
-from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import Segment, Span, StreamInfo
-from anabranch.streams.algebra.copy import insert_slice
+from anabranch.model.schema import RAW, StreamSchema
+from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
+from anabranch.streams.algebra.copy import insert_schemas, insert_slice, schemas_of
 from anabranch.streams.directory.find import need_view
 from anabranch.streams.segments import open_segment
 from anabranch.transfer.jobs.record import JobRange, JobSource, SourcePlan
@@ -33,10 +34,7 @@ def open_stage(
 ) -> list[LogId]:
     """Create the internal stream with all the schemas of the source, and this many logs."""
     count = max(logs, 1)
-    info = StreamInfo(stream, name, schemas[0], 1, {}, now, False, 1, 0, count)
-    txn.insert_stream(info)
-    for version, schema in enumerate(schemas[1:], 2):
-        txn.update_stream(replace(info, schema=schema, schema_version=version))
+    insert_schemas(txn, StreamInfo(stream, name, schemas[0], 1, {}, now, False, 1, 0, count), schemas)
     return [
         open_segment(txn, stream, Segment(SegmentId(0, number), part, None, 0), appended_at=Micros(0), fence=0)
         for number, part in enumerate(FULL_KEY_RANGE.split(count))
@@ -53,11 +51,9 @@ def close_stage(
     for log in view.logs.values():
         txn.update_log(replace(log, sealed=True))
     txn.drop_stream(part.stage)
-    schemas = [txn.schema(part.stage, version) for version in range(1, plan.schema_version + 1)]
+    schemas = schemas_of(txn, part.stage, plan.schema_version)
     info = StreamInfo(part.stage, name, schemas[0], 1, plan.tags, now, False, 1, plan.epoch, plan.next_number)
-    txn.insert_stream(info)
-    for version, schema in enumerate(schemas[1:], 2):
-        txn.update_stream(replace(info, schema=schema, schema_version=version))
+    insert_schemas(txn, info, schemas)
     lengths = {log.id: log.length for log in view.logs.values()}
     of_segment: dict[SegmentId, list[JobRange]] = {}
     for each in plan.ranges:
@@ -100,3 +96,24 @@ def _sieved(segment: Segment, ranges: Sequence[JobRange], lengths: dict[LogId, i
             spans.append(Span(segment.id, offset, each.log, 0, lengths[each.log]))
             offset += lengths[each.log]
     return SegmentSlice(replace(segment, head=0), offset, tuple(spans))
+
+
+# for jobs that rewrite portions of a stream
+
+
+def open_portions(txn: Writing, name: StreamName, ident: StreamId, now: Micros) -> None:
+    """Create an internal stream that views the logs a job has written so far, so that they are not collected."""
+    txn.insert_stream(StreamInfo(ident, name, RAW, 1, {}, now, True, 1, 0, 1))
+    txn.put_segment(ident, Segment(SegmentId(0, 0), FULL_KEY_RANGE, None, 0))
+
+
+def view_portion(txn: Writing, stage: StreamView, portion: RewrittenRuns) -> None:
+    """Have the stage view a portion, so that it is not collected. Each is a segment of its own, with one span: several
+    short spans of a segment would be flattened into another log."""
+    info = stage.info
+    for segment in stage.current:
+        txn.put_segment(info.id, replace(segment, retired=info.epoch + 1))
+    segment = Segment(SegmentId(info.epoch + 1, info.next_number), FULL_KEY_RANGE, None, 0)
+    txn.put_segment(info.id, segment)
+    txn.put_span(info.id, Span(segment.id, 0, portion.log, 0, portion.events))
+    txn.update_stream(replace(info, version=info.version + 1, epoch=info.epoch + 1, next_number=info.next_number + 1))

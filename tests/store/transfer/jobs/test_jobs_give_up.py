@@ -11,7 +11,8 @@ import pytest
 import anabranch as ab
 from anabranch.errors import Conflict
 from anabranch.store import Store
-from anabranch.transfer.jobs import run as running
+from anabranch.transfer.jobs import transfer_run as running
+from anabranch.transfer.jobs.control import RunControl
 from anabranch.transfer.jobs.record import JobState
 from tests.store.helpers import bodies_of, sound
 from tests.store.transfer.jobs.kit import SCHEMA, fill, live, opened
@@ -99,12 +100,12 @@ def test_what_is_interrupted_behind_the_target_is_resumed(
 ) -> None:
     source, target = folders
 
-    def interrupted(*_: Any) -> Any:
+    def interrupted(*_: Any, **__: Any) -> Any:
         raise OSError("the power is gone")
 
     # Before the transaction of the source, or behind it and before that of the job.
     if gone:
-        monkeypatch.setattr(running.JobRun, "_end", interrupted)
+        monkeypatch.setattr(RunControl, "end", interrupted)
     else:
         monkeypatch.setattr(running, "delete_sources", interrupted)
     job = target.jobs.stitch(source, ["s/a", "s/b"], "t/all", keep_sources=False, request="r")

@@ -20,7 +20,7 @@ from anabranch.errors import (
     RequestMismatch,
 )
 from anabranch.store import Store
-from anabranch.transfer.jobs import heartbeat as beat
+from anabranch.transfer.jobs import run as job_run
 from anabranch.transfer.jobs.record import JobState
 from anabranch.transfer.jobs.remote_tasks import Bundle, carry
 from tests.store.helpers import HookedBlobs, bodies_of, sound
@@ -149,7 +149,7 @@ def test_a_step_that_another_took_meanwhile_is_not_appended_twice(pair: tuple[St
 
 
 def test_a_run_is_visible_while_a_step_takes_long(pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beat, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(job_run, "HEARTBEAT_S", 0.01)
     source, target = pair
     gate = Gate(target, 3)
     job = target.jobs.copy(source, "s/a", "t/b", window=1)

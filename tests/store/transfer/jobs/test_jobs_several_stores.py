@@ -12,7 +12,7 @@ import anabranch as ab
 from anabranch.catalog.state.job import FORMAT, JOB
 from anabranch.errors import Conflict, FormatTooNew, InvalidArgument
 from anabranch.store import Store
-from anabranch.transfer.jobs import run as running
+from anabranch.transfer.jobs import transfer_run as running
 from anabranch.transfer.jobs.delete_sources import delete_sources
 from anabranch.transfer.jobs.record import JobRow, JobState
 from anabranch.transfer.jobs.sources import Source
