@@ -12,16 +12,23 @@ from anabranch.catalog.postgres.pipeline import PipelineConnection, StatementCal
 from anabranch.catalog.postgres.prefetch import PrefetchCache
 from anabranch.catalog.postgres.reading import PostgresReading
 from anabranch.catalog.state.kind import StateKind
-from anabranch.catalog.subject import ALL_STREAMS_STATEMENTS
+from anabranch.catalog.subject import check_statement
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
 
 # Changes whose result is not needed: they may be sent with the next query.
-_RESULT_NOT_NEEDED = {
-    *("put_schema", "put_segment", "put_span", "drop_spans", "update_log", "put_progress", "copy_fences"),
-    *("put_producer", "drop_stream_producers"),
-    *(
+_RESULT_NOT_NEEDED = frozenset(
+    [
+        "put_schema",
+        "put_segment",
+        "put_span",
+        "drop_spans",
+        "update_log",
+        "put_progress",
+        "copy_fences",
+        "put_producer",
+        "drop_stream_producers",
         "put_alias",
         "drop_alias",
         "put_state",
@@ -31,8 +38,6 @@ _RESULT_NOT_NEEDED = {
         "insert_extent",
         "set_blob_dead",
         "drop_blob",
-    ),
-    *(
         "put_log",
         "count_parts",
         "drop_stream_spans",
@@ -40,8 +45,8 @@ _RESULT_NOT_NEEDED = {
         "drop_stream",
         "drop_unused_schemas",
         "append_part",
-    ),
-}
+    ]
+)
 
 
 class PostgresRoundTrips(PostgresReading):
@@ -96,17 +101,12 @@ class PostgresRoundTrips(PostgresReading):
         """Take a lock before the next query or change."""
         self._unsent.append(("lock", (lock,)))
 
-    def _allow(self, statement: str) -> None:
-        assert self._on is None or statement not in ALL_STREAMS_STATEMENTS, (
-            f"a transaction on {self._on} asked for '{statement}'"
-        )
-
     def _rows(self, name: str, values: Any = ()) -> list[rows.Row]:
         return self._run_queries([(name, values)])[0]
 
     def _run_queries(self, queries: Sequence[tuple[str, Any]]) -> list[list[rows.Row]]:
         for name, _ in queries:
-            self._allow(name)
+            check_statement(self._on, name)
         if self._on is not None:
             unsent, self._unsent = self._unsent, []
             return super()._run_queries([*unsent, *queries])[len(unsent) :]
@@ -124,7 +124,7 @@ class PostgresRoundTrips(PostgresReading):
         return [next(answers) if answer is None else answer for answer in cached]
 
     def _execute(self, name: str, values: Any) -> int:
-        self._allow(name)
+        check_statement(self._on, name)
         self._log_end = None
         deferred = name in _RESULT_NOT_NEEDED or self._cannot_fail(name, values)
         self._prefetched.invalidate(name, values)

@@ -3,9 +3,9 @@
 A transaction without a subject holds the lock `writing` exclusively: names, segments, spans, leases, state entries and
 marks of blobs stay as it has read them until it ends, as on SQLite. A transaction with a subject holds `writing` shared
 and takes a lock on its subject; for a stream given by name, first the name's lock, then the stream's. So it excludes
-only transactions on the same subject and those without one. It may not touch other streams (checked by
-`catalog.subject.ALL_STREAMS_STATEMENTS` and `_require_subject`); whatever else it touches has a lock of its own. Each such transaction has one subject,
-locked first, so no two of them can wait for each other.
+only transactions on the same subject and those without one. It may not touch other streams (see `catalog.subject`);
+whatever else it touches has a lock of its own. Each such transaction has one subject, locked first, so no two of them
+can wait for each other.
 
 Rows of the outbox are numbered in commit order. Transactions that run at the same time write theirs last of all, under
 the lock `changes`, which the next transaction gets when this one has ended.
@@ -21,7 +21,7 @@ The lock `horizon` is taken shared by commits that carry blobs, and exclusively 
 order to advance the horizon.
 
 A commit locks its logs in ascending id. A transaction that reads two streams may lock in another order, so the two may
-wait for each other. Then the commit gives up (`patience` of the commit function) and is called again. If the database
+wait for each other. Then the commit gives up (`patience` of `functions/append_2.sql`) and is called again. If the database
 detects the deadlock first and refuses the transaction's lock, that lock alone is requested again, after a savepoint.
 """
 
@@ -42,20 +42,20 @@ from anabranch.catalog.postgres.log_end import LogEnd
 from anabranch.catalog.postgres.pipeline import PipelineConnection, StatementCall
 from anabranch.catalog.postgres.round_trips import PostgresRoundTrips
 from anabranch.catalog.state.kind import StateKind, compact_json
+from anabranch.catalog.subject import SubjectWriting
 from anabranch.catalog.tables import Value
-from anabranch.catalog.writing import SqlWriting
 from anabranch.model.append import BlobEntry, LogState, Progress, Unit, Verdict
-from anabranch.model.ids import LogId, Micros, SegmentId, StreamId, WriterId
+from anabranch.model.ids import LogId, Micros, StreamId, WriterId
 from anabranch.model.names import StreamName
 from anabranch.model.producer import ProducerState
-from anabranch.model.stream import Extent, Segment, Span, StreamInfo, StreamView
+from anabranch.model.stream import Extent, StreamInfo, StreamView
 from anabranch.runtime.retry import Retries
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class PostgresWriting(PostgresRoundTrips, SqlWriting):
+class PostgresWriting(PostgresRoundTrips, SubjectWriting):
     """`catalog.port.Writing` over a connection inside a transaction that holds the lock `writing`: exclusively, or
     shared if it has a subject `on`. The transaction has begun when `enter` returns, which waits for those locks."""
 
@@ -67,8 +67,8 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
         self._retries = retries
         self._locked: set[LogId] = set()
         self._changed_streams: set[StreamId] = set()
-        self._streams: set[StreamId] = set()  # its subject's stream, as soon as that exists
-        self._names: set[StreamName] = set()
+        self._streams = set()
+        self._names = set()
 
     def enter(self) -> int:
         """Begin the transaction and take the locks it needs from its start, in one round trip. Returns the catalog's
@@ -121,9 +121,6 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
             stream = rows.stream(found).id
             self._rows("lock", (f"stream {stream}",))
             self._streams.add(stream)
-
-    def _require_subject(self, stream: StreamId) -> None:
-        assert self._on is None or stream in self._streams, f"a transaction on {self._on} touched stream {stream:016x}"
 
     def _from_exported(self, table: str, row: Sequence[Value]) -> Sequence[Any]:
         if table not in ("writers", "producers"):
@@ -180,29 +177,19 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
     def stream(self, stream: StreamName | StreamId) -> StreamInfo | None:
         subject_info = self._subject_info
         if subject_info is not None and stream in (subject_info.id, subject_info.name):
-            found: StreamInfo | None = subject_info
-        else:
-            self.prefetch(streams=[stream])
-            found = super().stream(stream)
-        if self._on is not None:
-            own = stream in self._names or stream in self._streams or (found is not None and found.id in self._streams)
-            assert own, f"a transaction on {self._on} looked at {stream}"
-            if found is not None:
-                self._names.add(found.name)
-        return found
+            self._check_found(stream, subject_info)
+            return subject_info
+        self.prefetch(streams=[stream])
+        return super().stream(stream)
 
     def view(self, stream: StreamId) -> StreamView | None:
-        self._require_subject(stream)
         self._lock_logs_of("lock_logs_of_stream", stream)
         view = super().view(stream)
         if view is not None:
             self._locked |= _open_logs(view)
-            if self._on is not None:
-                self._names.add(view.info.name)
         return view
 
     def views(self, streams: Sequence[StreamId]) -> dict[StreamId, StreamView]:
-        assert self._on is None, f"a transaction on {self._on} looked at several streams"
         self._lock_logs_of("lock_logs_of_streams", list(streams))
         found = super().views(streams)
         self._locked.update(*map(_open_logs, found.values()))
@@ -210,11 +197,7 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
 
     def logs(self, ids: Sequence[LogId]) -> dict[LogId, LogState]:
         self._lock_logs(*ids)
-        found = super().logs(ids)
-        for log in found.values():
-            if not log.sealed:
-                self._require_subject(log.stream)
-        return found
+        return super().logs(ids)
 
     def extent_before(self, log: LogId, stop: int) -> Extent | None:
         last = None if self._log_end is None else self._log_end.last
@@ -240,10 +223,6 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
         self._lock_before_next("horizon")
         return super().leases()
 
-    def aliases_of(self, stream: StreamId) -> tuple[StreamName, ...]:
-        self._require_subject(stream)  # only a transaction on the stream, or on none, gives it aliases
-        return super().aliases_of(stream)
-
     def state(self, kind: StateKind[K, V], key: K) -> V | None:
         self._lock_state(kind, key)
         row = self._row("state_for_update", (kind.name, kind.key.encode(key)))
@@ -260,38 +239,21 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
     # changes
 
     def insert_stream(self, info: StreamInfo) -> None:
-        assert self._on is None or info.name in self._names, f"a transaction on {self._on} made {info.name}"
         super().insert_stream(info)
         self._subject_info = None
-        self._streams.add(info.id)
 
     def update_stream(self, info: StreamInfo) -> None:
-        self._require_subject(info.id)
-        assert self._on is None or info.name in self._names, f"a transaction on {self._on} renamed it {info.name}"
         super().update_stream(info)
         self._subject_info = None
 
     def drop_stream(self, stream: StreamId) -> None:
-        self._require_subject(stream)
         self._subject_info = None
         super().drop_stream(stream)
 
-    def put_segment(self, stream: StreamId, segment: Segment) -> None:
-        self._require_subject(stream)
-        super().put_segment(stream, segment)
-
-    def put_span(self, stream: StreamId, span: Span) -> None:
-        self._require_subject(stream)
-        super().put_span(stream, span)
-
-    def drop_spans(self, stream: StreamId, segment: SegmentId) -> None:
-        self._require_subject(stream)
-        super().drop_spans(stream, segment)
-
     def new_log(self, stream: StreamId, *, appended_at: Micros) -> LogId:
-        self._require_subject(stream)
         if not self._prefetched.logs:
             return super().new_log(stream, appended_at=appended_at)
+        self._require_subject(stream)
         log = self._prefetched.logs.pop(0)
         self._execute("put_log", (log, stream, appended_at))
         return log
@@ -318,10 +280,6 @@ class PostgresWriting(PostgresRoundTrips, SqlWriting):
         values = call_values([unit], blobs, now, lock_timeout_ms=None)
         (answer,) = verdicts([unit], self._row("append", values))
         return answer
-
-    def put_alias(self, name: StreamName, stream: StreamId) -> None:
-        self._require_subject(stream)
-        super().put_alias(name, stream)
 
     def put_state(self, kind: StateKind[K, V], key: K, value: V) -> None:
         self._lock_state(kind, key)
