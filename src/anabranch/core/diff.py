@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from anabranch.core.cuts import Handover, SegmentGraph
+from anabranch.core.ranges import kept_runs, union
 from anabranch.core.spans import locate, offset_of
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import LogId, SegmentId
@@ -105,24 +106,11 @@ def _subtract(runs: Iterable[_LogRun], taken: Iterable[Range]) -> tuple[Range, .
     by_segment: dict[SegmentId, list[tuple[int, int]]] = {}
     for segment, start, stop in taken:
         by_segment.setdefault(segment, []).append((start, stop))
-    remaining: list[Range] = []
+    left: dict[SegmentId, list[tuple[int, int]]] = {}
     for run in runs:
-        at, end = run.offset, run.offset + run.stop - run.start
-        for start, stop in [*sorted(by_segment.get(run.segment, ())), (end, end)]:
-            if at < min(start, end):
-                remaining.append((run.segment, at, min(start, end)))
-            at = max(at, stop)
-    return _merged(remaining)
-
-
-def _merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    found: list[Range] = []
-    for segment, start, stop in sorted(ranges):
-        if found and found[-1][0] == segment and found[-1][2] >= start:
-            found[-1] = (segment, found[-1][1], max(stop, found[-1][2]))
-        else:
-            found.append((segment, start, stop))
-    return tuple(found)
+        stop = run.offset + run.stop - run.start
+        left.setdefault(run.segment, []).extend(kept_runs(run.offset, stop, sorted(by_segment.get(run.segment, ()))))
+    return tuple((segment, *part) for segment in sorted(left) for part in union(left[segment]))
 
 
 def _common_prefix(one: StreamView, other: StreamView) -> tuple[StreamCut, StreamCut]:

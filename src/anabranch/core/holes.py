@@ -13,25 +13,17 @@ from dataclasses import replace
 from itertools import pairwise
 
 from anabranch.core.compaction import GONE, merged_bounds
+from anabranch.core.ranges import Range, union
 from anabranch.model.append import BlobLocation, TimeBounds
 from anabranch.model.stream import Extent, Span
 
 _END = 1 << 62
 
-Range = tuple[int, int]
-
 
 def viewed_ranges(spans: Iterable[Span]) -> list[Range]:
     """The positions that any of a log's spans views, as ordered ranges that don't touch each other. A span that follows
     the log extends beyond all positions."""
-    found: list[Range] = []
-    full = ((span.start, _END if span.stop is None else span.stop) for span in spans if span.start != span.stop)
-    for start, stop in sorted(full):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], stop))
-        else:
-            found.append((start, stop))
-    return found
+    return union((span.start, _END if span.stop is None else span.stop) for span in spans)
 
 
 def gaps(ranges: Sequence[Range]) -> list[Range]:

@@ -11,10 +11,11 @@ from itertools import pairwise
 
 from anabranch import limits
 from anabranch.core.compaction import ARROW, GONE, PARQUET
-from anabranch.core.holes import Range, intersects, viewed_ranges
+from anabranch.core.holes import intersects, viewed_ranges
+from anabranch.core.ranges import Range, covered
 from anabranch.model.append import LogState, Progress
 from anabranch.model.ids import LogId, SegmentId, StreamId, WriterId
-from anabranch.model.keyspace import FULL_KEY_RANGE, KeyRange
+from anabranch.model.keyspace import KEY_SPACE_END, KeyRange
 from anabranch.model.stream import Extent, Segment, Span, StreamView
 
 
@@ -73,22 +74,12 @@ def _coverage_flaws(view: StreamView) -> Iterator[InvariantViolation]:
             if low.overlaps(high):
                 yield InvariantViolation(f"in epoch {epoch} the key ranges {low} and {high} overlap")
         if epoch == first:
-            if _union(new) != [FULL_KEY_RANGE]:
+            if covered(new) != [(0, KEY_SPACE_END)]:
                 yield InvariantViolation(f"the segments of epoch {epoch} do not cover the key space")
-        elif _union(new) != _union(retired.get(epoch, [])):
+        elif covered(new) != covered(retired.get(epoch, [])):
             yield InvariantViolation(
                 f"the segments created in epoch {epoch} do not cover the key ranges of those it retired"
             )
-
-
-def _union(ranges: Sequence[KeyRange]) -> list[KeyRange]:
-    joined: list[KeyRange] = []
-    for each in sorted(ranges):
-        if joined and each.low <= joined[-1].high:
-            joined[-1] = KeyRange(joined[-1].low, max(joined[-1].high, each.high))
-        else:
-            joined.append(each)
-    return joined
 
 
 def _span_flaws(view: StreamView, segment: Segment) -> Iterator[InvariantViolation]:

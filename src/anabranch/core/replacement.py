@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 from anabranch import limits
 from anabranch.core.cuts import head_cut, read_offsets, tail_cut
+from anabranch.core.ranges import kept_runs
 from anabranch.core.spans import join_spans, locate, offset_of
 from anabranch.core.stitch import MovedRange
 from anabranch.core.stream_slice import SegmentSlice
@@ -211,34 +211,6 @@ class _ReplacePlanner:
             front, behind = front_ids.get(segment.id), behind_ids.get(segment.id)
             found.append(RelocatedCut(segment.id, at, after, front, behind, self._view.length(segment.id)))
         return found
-
-
-def kept_runs(start: int, stop: int, removed: Sequence[Run]) -> list[Run]:
-    """The runs of `start <= offset < stop` without the removed ones, which are in order. No run is empty."""
-    found: list[Run] = []
-    at = start
-    for low, high in removed:
-        if low >= stop:
-            break
-        if low > at:
-            found.append((at, low))
-        if high > at:
-            at = high
-    if at < stop:
-        found.append((at, stop))
-    return found
-
-
-def merge_runs(runs: Sequence[Run]) -> list[Run]:
-    """The runs, which are in order, with adjacent ones merged."""
-    found: list[Run] = []
-    for start, stop in runs:
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], stop)
-        elif start < stop:
-            found.append((start, stop))
-    assert all(one[1] < other[0] for one, other in pairwise(found))
-    return found
 
 
 def rewrite_groups(runs: Sequence[Run], *, view_min: int, runs_min: int, events_max: int) -> list[tuple[Run, ...]]:

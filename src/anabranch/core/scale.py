@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from anabranch import limits
+from anabranch.core.ranges import covered
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import check_count
 from anabranch.model.ids import SegmentId
@@ -53,7 +54,8 @@ def plan_replacement(view: StreamView, sealed: Sequence[SegmentId], ranges: Sequ
     """Replace current segments by new ones with these ranges, which must cover the same points once. Raises
     InvalidArgument."""
     sealed_segments = _current(view, sealed)
-    if _merged_ranges([segment.range for segment in sealed_segments]) != _merged_ranges(ranges):
+    before = [segment.range for segment in sealed_segments]
+    if covered(before) != covered(ranges) or _width(before) != _width(ranges):  # else some of them overlap
         raise InvalidArgument("expected new ranges that cover exactly the key space of the segments they replace")
     if len(view.current) - len(sealed_segments) + len(ranges) > limits.SEGMENTS_MAX:
         raise InvalidArgument(f"expected at most {limits.SEGMENTS_MAX:,} segments in a stream")
@@ -73,14 +75,5 @@ def _current(view: StreamView, segments: Sequence[SegmentId]) -> list[Segment]:
     return [current[segment] for segment in segments]
 
 
-def _merged_ranges(ranges: Sequence[KeyRange]) -> list[tuple[int, int]] | None:
-    """The ranges with adjacent ones merged; None if some overlap."""
-    outline: list[tuple[int, int]] = []
-    for part in sorted(ranges):
-        if outline and part.low < outline[-1][1]:
-            return None
-        if outline and part.low == outline[-1][1]:
-            outline[-1] = (outline[-1][0], part.high)
-        else:
-            outline.append((part.low, part.high))
-    return outline
+def _width(ranges: Sequence[KeyRange]) -> int:
+    return sum(each.high - each.low for each in ranges)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from anabranch.log.upkeep.extent_rows import ExtentRows
 from anabranch.log.view import with_current_spans
 from anabranch.model.ids import LogId, SegmentId
 from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import Extent, StreamView
+from anabranch.model.stream import StreamView
 from anabranch.runtime.ports import Runtime
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -52,7 +51,9 @@ class RewrittenFile:
         timed = StreamSchema(columns, None, view.info.schema.time)
         for piece, chosen in _pieces(logs, view, segment, runs):
             first = 0
-            for whole_batch, whole_times in sources.rows(_cut(piece), piece.columns, columns):
+            for whole_batch, whole_times in sources.rows(
+                piece.extent.part(piece.start, piece.stop), piece.columns, columns
+            ):
                 mask = pa.array(chosen[first : first + whole_batch.num_rows])
                 first += whole_batch.num_rows
                 batch, times = whole_batch.filter(mask), whole_times.filter(mask)
@@ -96,9 +97,3 @@ def _pieces(
                     mask[low - begin : high - begin] = True
                 found.append((piece._replace(start=begin - piece.shift, stop=stop - piece.shift), mask))
     return found
-
-
-def _cut(piece: PlannedExtent) -> Extent:
-    extent = piece.extent
-    place = replace(extent.location, row=extent.location.row + piece.start - extent.start)
-    return replace(extent, start=piece.start, stop=piece.stop, location=place)

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.catalog.port import Reading
-from anabranch.core.replacement import Run, merge_runs
+from anabranch.core.ranges import union
+from anabranch.core.replacement import Run
 from anabranch.errors import BlobMissing, Truncated
 from anabranch.log.plan import PlannedExtent, ReadPlan
 from anabranch.log.read import LogReader
@@ -135,7 +136,7 @@ class TimeScan:
 
 def _extend(runs: list[Run], more: list[Run]) -> None:
     """Append runs that come after the others; adjacent ones are merged."""
-    runs += merge_runs([*([runs.pop()] if runs else []), *more])
+    runs += union([*([runs.pop()] if runs else []), *more])
 
 
 def _runs(mask: pa.Array) -> list[Run]:

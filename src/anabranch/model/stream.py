@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.model.append import BlobLocation, LogState, TimeBounds
 from anabranch.model.ids import BlobId, LogId, Micros, SegmentId, StreamId
@@ -91,6 +91,11 @@ class Extent:
     events: TimeBounds
     size_end: int
     data: bytes | None = None
+
+    def part(self, start: int, stop: int) -> Extent:
+        """Its events at `start <= position < stop`, under the bounds and the running size of the whole extent."""
+        place = replace(self.location, row=self.location.row + start - self.start)
+        return replace(self, start=start, stop=stop, location=place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from anabranch.catalog.port import BlobRow, Catalog, Reading, Writing
 from anabranch.catalog.state.store import ATTACHMENT
 from anabranch.catalog.tables import Value
 from anabranch.core.compaction import GONE
-from anabranch.core.holes import Range, collected_marker, extents_in_hole, gaps, viewed_ranges
+from anabranch.core.holes import collected_marker, extents_in_hole, gaps, viewed_ranges
+from anabranch.core.ranges import Range
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.log.recovery.manifest import newest_at, refuse_other_store
 from anabranch.log.recovery.rebuild import reported_times

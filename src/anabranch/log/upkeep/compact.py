@@ -7,9 +7,8 @@ garbage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -159,25 +158,53 @@ class _Compaction:
 
     def _write_file(self, file: FilePlan) -> None:
         columns = pa.ipc.read_schema(pa.py_buffer(file.parts[0].columns))
+        sealer = self._runtime.sealer
         with HeldLease(self._catalog, self._runtime, "compact", f"{len(file.parts)} part(s)") as lease:
             key = history_key(lease.begun_at, token(self._runtime.ids))
             large = any(_is_large(extent) for part in file.parts for extent in part.extents)
-            file_builder = _FileBuilder(self, lease, columns, key, large=large)
+            encryption = None if sealer is None else sealer.file_encryption(key)
+            builder = ParquetBuilder(columns, encryption=encryption, large=large)
+            sources = ExtentRows(self._blobs, sealer)
+            complete: list[tuple[FilePart, int]] = []  # parts in the file, with their first rows
+            size = 0
             for part in file.parts:
-                file_builder.add(part)
-            if file_builder.parts:
-                self._publish(file_builder, file_builder.finish(), lease)
+                row = builder.begin(part.stream, part.log, part.start, part.version)
+                try:
+                    rows, expected = 0, part.stop - part.start
+                    for batch, appended in self._rows_of(part, columns, sources):
+                        builder.write(batch, appended)
+                        rows += batch.num_rows
+                        lease.renew()
+                        self._progress("compact", self._done + size + part.size * rows // expected, self._planned)
+                    if rows != expected:
+                        raise CorruptStore(
+                            f"positions {part.start} … {part.stop - 1} of log {part.log} gave {rows} events"
+                        )
+                    builder.end()
+                    complete.append((part, row))
+                except _ExtentsChanged:
+                    builder.abandon()
+                    self._report = replace(self._report, lost=self._report.lost + 1)
+                except CorruptStore as exc:
+                    builder.abandon()
+                    where = f"log {part.log} at {part.start} … {part.stop - 1}"
+                    self._isolation.record_failure(part.stream, exc, where=where)
+                size += part.size
+            if complete:
+                self._publish(complete, builder.finish(), key, lease, sources.bytes_in)
         self._done += file.size
 
-    def _publish(self, file_builder: _FileBuilder, written: WrittenFile, lease: HeldLease) -> None:
-        key = file_builder.key
+    def _publish(
+        self, parts: Sequence[tuple[FilePart, int]], written: WrittenFile, key: str, lease: HeldLease, bytes_in: int
+    ) -> None:
+        """Adds the file `key`, which was made from so many stored bytes, in place of the extents of its parts."""
         self._blobs.put(key, [written.data])
         swapped: list[FilePart] = []
         try:
             with self._catalog.writing() as txn:
                 lease.verify(txn)
                 blob = txn.insert_blob(key, written.data.size, lease.begun_at, PARQUET)
-                for part, row in file_builder.parts:
+                for part, row in parts:
                     if txn.swap_extents(part.log, part.extents, [_extent(part, row, blob, key, written.checksum)]):
                         swapped.append(part)
                 if not swapped:
@@ -190,18 +217,16 @@ class _Compaction:
             files=before.files + bool(swapped),
             events=before.events + sum(part.stop - part.start for part in swapped),
             extents=before.extents + sum(len(part.extents) for part in swapped),
-            bytes_in=before.bytes_in + file_builder.bytes_in,
+            bytes_in=before.bytes_in + bytes_in,
             bytes_out=before.bytes_out + (written.data.size if swapped else 0),
-            lost=before.lost + len(file_builder.parts) - len(swapped),
+            lost=before.lost + len(parts) - len(swapped),
         )
 
-    # called by a file under construction
-
-    def rows_of(
+    def _rows_of(
         self, part: FilePart, columns: pa.Schema, sources: ExtentRows
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The part's rows as batches of `columns` with their append times. Raises _Lost if the log no longer holds the
-        planned extents, and CorruptStore."""
+        """The part's rows as batches of `columns` with their append times. Raises _ExtentsChanged if the log no longer
+        holds the planned extents, and CorruptStore."""
         position = part.start
         planned = iter(part.extents)
         while position < part.stop:
@@ -221,71 +246,6 @@ class _Compaction:
         if schema is None:
             schema = self._schemas[stream, version] = snapshot.schema(stream, version)
         return schema
-
-    def sources(self) -> ExtentRows:
-        """The reader of a file's rows."""
-        return ExtentRows(self._blobs, self._runtime.sealer)
-
-    def encryption(self, key: str) -> Any:
-        """The encryption of the file for the blob `key`; None if the store is not encrypted."""
-        return None if self._runtime.sealer is None else self._runtime.sealer.file_encryption(key)
-
-    def report_progress(self, size: int) -> None:
-        """Reports progress: `size` logical bytes besides those of the finished files."""
-        self._progress("compact", self._done + size, self._planned)
-
-    def count_lost(self) -> None:
-        """Counts a run that changed before it was read."""
-        self._report = replace(self._report, lost=self._report.lost + 1)
-
-    def skip(self, part: FilePart, error: CorruptStore) -> None:
-        """Records a run that can't be read."""
-        self._isolation.record_failure(part.stream, error, where=f"log {part.log} at {part.start} … {part.stop - 1}")
-
-
-class _FileBuilder:
-    """The file for the blob `key`, under construction. `parts` are the complete parts, with their first rows."""
-
-    def __init__(self, compaction: _Compaction, lease: HeldLease, columns: pa.Schema, key: str, *, large: bool) -> None:
-        self.key = key
-        self._compaction = compaction
-        self._hold = lease
-        self._columns = columns
-        self._builder = ParquetBuilder(columns, encryption=compaction.encryption(key), large=large)
-        self._sources = compaction.sources()
-        self.parts: list[tuple[FilePart, int]] = []
-        self._size = 0
-
-    @property
-    def bytes_in(self) -> int:
-        """The number of stored bytes read so far."""
-        return self._sources.bytes_in
-
-    def add(self, part: FilePart) -> None:
-        """Writes a part's rows, or leaves the part out if it changed or can't be read."""
-        row = self._builder.begin(part.stream, part.log, part.start, part.version)
-        rows, expected = 0, part.stop - part.start
-        try:
-            for batch, appended in self._compaction.rows_of(part, self._columns, self._sources):
-                self._builder.write(batch, appended)
-                rows += batch.num_rows
-                self._hold.renew()
-                self._compaction.report_progress(self._size + part.size * rows // expected)
-            if rows != expected:
-                raise CorruptStore(f"positions {part.start} … {part.stop - 1} of log {part.log} gave {rows} events")
-            self._builder.end()
-            self.parts.append((part, row))
-        except _ExtentsChanged:
-            self._builder.abandon()
-            self._compaction.count_lost()
-        except CorruptStore as exc:
-            self._builder.abandon()
-            self._compaction.skip(part, exc)
-        self._size += part.size
-
-    def finish(self) -> WrittenFile:
-        """The whole file."""
-        return self._builder.finish()
 
 
 def _is_large(extent: Extent) -> bool:

@@ -161,7 +161,7 @@ class _Flattener:
                 for extent in page:
                     if extent.start > position or extent.encoding == GONE:
                         break
-                    part = _slice_extent(extent, position, min(extent.stop, span.stop))
+                    part = extent.part(position, min(extent.stop, span.stop))
                     yield part, schemas[extent.schema]
                     position = part.stop
                 if not page or page[0].start > position or page[0].encoding == GONE:
@@ -231,8 +231,3 @@ def _span_bytes(snapshot: Reading, view: StreamView, span: Span) -> int:
     """The logical bytes of a closed span."""
     assert span.stop is not None
     return segment_bytes(snapshot, view, span.segment, span.offset, span.offset + span.stop - span.start)
-
-
-def _slice_extent(extent: Extent, start: int, stop: int) -> Extent:
-    place = replace(extent.location, row=extent.location.row + start - extent.start)
-    return replace(extent, start=start, stop=stop, location=place)

@@ -10,7 +10,8 @@ from typing import Any
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Writing
-from anabranch.core.replacement import Run, kept_runs, rewrite_groups
+from anabranch.core.ranges import kept_runs
+from anabranch.core.replacement import Run, rewrite_groups
 from anabranch.log.lease import HeldLease
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.log.time_scan import ReadNeeded, TimeScan

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.event_condition import ExtentFacts, Match, match
-from anabranch.core.replacement import Run, merge_runs, rewrite_groups
+from anabranch.core.ranges import union
+from anabranch.core.replacement import Run, rewrite_groups
 from anabranch.errors import BlobMissing
 from anabranch.log.plan import PlannedExtent
 from anabranch.log.read import LogReader, Selection, appended_of, offsets_of
@@ -68,7 +69,7 @@ def selected_runs(
         except BlobMissing as exc:
             source.plan_again(exc)
             continue
-        runs = merge_runs([*runs, *found])
+        runs = union([*runs, *found])
         offset = page.stop
         watch()
     return runs
