@@ -29,6 +29,7 @@ from anabranch.runtime.sealing import Sealer
 
 _NO_LIMIT = 1 << 62
 _Key = TypeVar("_Key")
+_Result = TypeVar("_Result")
 
 
 class Severity(Enum):
@@ -91,36 +92,29 @@ class _Check:
         for table in BY_NAME:
             yield from self._rows(table)
         yield from self._guarded("catalog", self._horizon, now)
-        yield from self._check_all("stream", StreamId(-1), _stream_page, self._named_stream)
-        yield from self._check_all("log", LogId(0), _log_page, lambda log: self._log(log, {}))
+        yield from self._check_all("stream", StreamId(-1), stream_page, self._named_stream)
+        yield from self._check_all("log", LogId(0), log_page, lambda log: self._log(log, {}))
         yield from self._check_all("blob", BlobId(0), _blob_page, self._blob)
 
     def _rows(self, table: str) -> Iterator[Finding]:
         """Reports each row of a table that does not match its digest. Its values are not examined further."""
         after: Sequence[Value] | None = None
         while True:
-            flaws: list[CorruptCatalog] = []
-            ends: list[Sequence[Value] | None] = []
-            yield from self._guarded(f"table {table}", self._audit, table, after, ends, flaws)
-            yield from (
-                Finding(f"table {table}, row ({flaw.row})", "its values do not match its digest") for flaw in flaws
-            )
-            if not ends or ends[0] is None:
+            audited = self._attempt(f"table {table}", self._audit, table, after)
+            if isinstance(audited, Finding):
+                yield audited
                 return
-            after = ends[0]
+            after, flaws = audited
+            for flaw in flaws:
+                yield Finding(f"table {table}, row ({flaw.row})", "its values do not match its digest")
+            if after is None:
+                return
 
     def _audit(
-        self,
-        table: str,
-        after: Sequence[Value] | None,
-        ends: list[Sequence[Value] | None],
-        flaws: list[CorruptCatalog],
-    ) -> Iterable[Finding]:
+        self, table: str, after: Sequence[Value] | None
+    ) -> tuple[Sequence[Value] | None, Sequence[CorruptCatalog]]:
         with self._catalog.reading() as snapshot:
-            end, found = snapshot.audit(table, after)
-        ends.append(end)
-        flaws += found
-        return ()
+            return snapshot.audit(table, after)
 
     def _check_all(
         self,
@@ -132,8 +126,10 @@ class _Check:
         """Checks all objects of one kind, a page of keys at a time."""
         after, count = first, 0
         while True:
-            found: list[_Key] = []
-            yield from self._guarded(f"{kind}s", self._fetch, page, after, found)
+            found = self._attempt(f"{kind}s", self._fetch, page, after)
+            if isinstance(found, Finding):
+                yield found
+                return
             for key in found:
                 yield from self._guarded(f"{kind} {key}", check_one, key)
                 count += 1
@@ -142,18 +138,21 @@ class _Check:
                 return
             after = found[-1]
 
-    def _fetch(self, page: Callable[[Reading, _Key], list[_Key]], after: _Key, found: list[_Key]) -> Iterable[Finding]:
+    def _fetch(self, page: Callable[[Reading, _Key], list[_Key]], after: _Key) -> list[_Key]:
         with self._catalog.reading() as snapshot:
-            found += page(snapshot, after)
-        return ()
+            return page(snapshot, after)
 
     def _guarded(self, where: str, work: Callable[..., Iterable[Finding]], *arguments: object) -> list[Finding]:
+        found = self._attempt(where, lambda: list(work(*arguments)))
+        return [found] if isinstance(found, Finding) else found
+
+    def _attempt(self, where: str, work: Callable[..., _Result], *arguments: object) -> _Result | Finding:
         try:
-            return list(work(*arguments))
+            return work(*arguments)
         except (Closed, Forked, KeyMissing, StoreUnavailable, StreamNotFound, WrongKey):
             raise
         except Exception as exc:  # a damaged row or byte may make any code fail: that is a finding, not an error
-            return [Finding(where, str(exc) or type(exc).__name__)]
+            return Finding(where, str(exc) or type(exc).__name__)
 
     def _database(self) -> list[Finding]:
         with self._catalog.reading() as snapshot:
@@ -354,11 +353,13 @@ class _Check:
 
 
 # By ids, which are known of damaged rows too: such a row must not end the walk.
-def _stream_page(snapshot: Reading, after: StreamId) -> list[StreamId]:
+def stream_page(snapshot: Reading, after: StreamId) -> list[StreamId]:
+    """The ids of the streams after one."""
     return snapshot.stream_ids_after(after, limits.CATALOG_PAGE_ROWS)
 
 
-def _log_page(snapshot: Reading, after: LogId) -> list[LogId]:
+def log_page(snapshot: Reading, after: LogId) -> list[LogId]:
+    """The ids of the logs after one."""
     return snapshot.log_ids_after(after, limits.CATALOG_PAGE_ROWS)
 
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading, Writing
 from anabranch.core.repair import Extents, repair_log, repair_stream
 from anabranch.errors import Closed, Forked, StoreUnavailable
-from anabranch.log.checking.check import Finding
+from anabranch.log.checking.check import Finding, log_page, stream_page
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.ids import LogId, Micros, StreamId
-from anabranch.model.names import StreamName
 from anabranch.model.stream import Extent
 
 _NO_LIMIT = 1 << 62
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class _Repair:
         logs: Iterable[LogId]
         if stream is None:
             yield from self._leases(now)
-            streams: Iterable[StreamId] = self._all_streams()
-            logs = self._all_logs()
+            streams: Iterable[StreamId] = self._all(stream_page, StreamId(-1))
+            logs = self._all(log_page, LogId(0))
         else:
             with self._catalog.reading() as snapshot:
                 view = snapshot.view(stream)
@@ -92,25 +93,14 @@ class _Repair:
             yield from self._log(log)
             self._progress("logs", number + 1, 0)
 
-    def _all_streams(self) -> Iterator[StreamId]:
-        after: StreamName | None = None
+    def _all(self, page: Callable[[Reading, _Key], list[_Key]], after: _Key) -> Iterator[_Key]:
         while True:
             with self._catalog.reading() as snapshot:
-                page = snapshot.streams(after=after, limit=limits.CATALOG_PAGE_ROWS)
-            yield from [info.id for info in page]
-            if not page:
+                found = page(snapshot, after)
+            yield from found
+            if not found:
                 return
-            after = page[-1].name
-
-    def _all_logs(self) -> Iterator[LogId]:
-        after = LogId(0)
-        while True:
-            with self._catalog.reading() as snapshot:
-                page = snapshot.log_ids_after(after, limits.CATALOG_PAGE_ROWS)
-            yield from page
-            if not page:
-                return
-            after = page[-1]
+            after = found[-1]
 
     def _plan_and_apply(self, plan: Callable[[Reading, Writing | None], list[RepairAction]]) -> list[RepairAction]:
         """Plans on a snapshot; if there is something to do, plans again under the lock, and does it."""

@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.log.checking.repair import RepairAction, advice, repair
 from anabranch.log.lease import HeldLease
+from tests import catalog_file
 from tests.contracts.catalog.manifests import dump
 from tests.postgres_server import drop, fresh_url
 from tests.store.helpers import sound
@@ -169,3 +170,11 @@ def test_a_catalog_on_postgres_is_repaired_too(tmp_path: Path) -> None:
         assert sound(store)
         assert contents(store) == before
     drop(url)
+
+
+def test_a_damaged_row_of_a_stream_does_not_keep_other_streams_from_repair(kit: Sound) -> None:
+    kit.sql("update streams set next_number = 1 where name = 'sensors'")
+    catalog_file.change(
+        kit.folder / "catalog.db", "update streams set name = 'less' where name = 'small'", digested=False
+    )
+    assert [action.where for action in mend(kit)] == ["stream iot/sensors"]
