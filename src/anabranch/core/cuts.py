@@ -2,8 +2,8 @@
 
 A stream's segments form generations. When an epoch begins, groups of segments are retired and others take over their
 key ranges. Within a group, no successor may be read before every predecessor is exhausted, or the events of one key
-would be reordered. `SegmentGraph` holds these groups, called turns, in epoch order. A cut is valid if reading from the
-head could stop there.
+would be reordered. `SegmentGraph` holds these groups, called handovers, in epoch order. A cut is valid if reading from
+the head could stop there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class SegmentGraph:
-    """The turns of a stream in epoch order, and `roots`, the segments without predecessors in the view."""
+    """The handovers of a stream in epoch order, and `roots`, the segments without predecessors in the view."""
 
     roots: tuple[SegmentId, ...]
     handovers: tuple[Handover, ...]
@@ -71,8 +71,9 @@ def _handovers(ending: Iterable[Segment], beginning: Iterable[Segment]) -> list[
 
 
 def skip_exhausted(view: StreamView, positions: Mapping[SegmentId, int]) -> dict[SegmentId, int]:
-    """The same place, advanced as far as possible: if all predecessors of a turn are exhausted, they are replaced by
-    their successors, at their heads or where `positions` already has them. The key space stays covered exactly once."""
+    """The same place, advanced as far as possible: if all predecessors of a handover are exhausted, they are replaced
+    by their successors, at their heads or where `positions` already has them. The key space stays covered exactly
+    once."""
     return _advance(view, positions, None)
 
 
@@ -353,9 +354,9 @@ def next_cut(
 
 
 def divide_evenly(needed: Mapping[SegmentId, int], budget: int) -> dict[SegmentId, int]:
-    """Divide a budget evenly: no segment gets more than its entry in `wanted`. Those that get less all get the same,
+    """Divide a budget evenly: no segment gets more than its entry in `needed`. Those that get less all get the same,
     except for a remainder, which goes one by one to those with the largest entries. The whole budget is used if the sum
-    of `wanted` allows."""
+    of `needed` allows."""
     shares: dict[SegmentId, int] = {}
     left = budget
     for index, segment in enumerate(sorted(needed, key=lambda s: (needed[s], _oldest_first(s)))):
@@ -386,7 +387,7 @@ def walk_cut(
     """The cut with the position `first_at(segment)` in each segment, found by walking from the head.
 
     `first_at` returns the first wanted offset, or None if the segment holds none; it is called at most once per
-    segment. A turn is passed when all its predecessors hold none. `pin` places one segment at an exact offset,
+    segment. A handover is passed when all its predecessors hold none. `pin` places one segment at an exact offset,
     regardless of what `first_at` returns for it and its predecessors.
     """
     graph = SegmentGraph.of(view)

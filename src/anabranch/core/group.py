@@ -2,7 +2,7 @@
 
 At any moment, the positions in a stream are a cut: each segment being read, with the offset after its last accepted
 event. When all segments that hand over a key range are read to their ends, they leave the cut and their successors
-enter it at their heads (`core.cuts.settle`). So balancing never breaks the order of events.
+enter it at their heads (`core.cuts.skip_exhausted`). So balancing never breaks the order of events.
 
 A checkpoint is a cut too, but it is collected: each reader adds its own offsets when it reaches the checkpoint. While a
 checkpoint is collected, two things wait, because otherwise the cut could contain an event without those of its key that

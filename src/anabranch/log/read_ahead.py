@@ -27,7 +27,7 @@ class ReadAhead:
         self._running = False
 
     def begin(self, place: Hashable, work: Callable[[], None]) -> None:
-        """Queues the work, unless `limits.AHEAD_QUEUE_MAX` others wait already. Returns at once."""
+        """Queues the work, unless `limits.VERIFY_AHEAD_QUEUE_MAX` others wait already. Returns at once."""
         with self._changed:
             if (
                 place == self._under_way

@@ -32,7 +32,7 @@ class LogEnd(NamedTuple):
         return (part.log, writer, part.blob) == (self.log.id, self.writer, None)
 
     def append(self, unit: Unit, *, now: Micros) -> tuple[Verdict, tuple[Any, ...] | None]:
-        """Decide a unit for which `takes` is true. Returns the verdict, and the parameters of the statement
+        """Decide a unit for which `can_decide` is true. Returns the verdict, and the parameters of the statement
         `append_part` if it is to be written."""
         (part,) = unit.parts
         verdict = decide(part, self.log, self.progress, now=now)
