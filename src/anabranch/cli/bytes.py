@@ -70,7 +70,7 @@ def get(
     stream: StreamArgument,
     file: Annotated[str, argument("[FILE]", "A new file; - or nothing is stdout.")] = "-",
     start: Annotated[int | None, option("--from", "BYTE", "The first position; default: the head.", min=0)] = None,
-    limit: Annotated[int | None, option("--limit -n", "N", "At most so many bytes.", min=0)] = None,
+    limit: Annotated[int | None, option("--limit -n", "N", "At most this many bytes.", min=0)] = None,
     follow: Annotated[
         bool, flag("--follow -f", "Keep waiting for more, until the stream is sealed or Ctrl-C.")
     ] = False,

@@ -23,8 +23,7 @@ def compare(
 ) -> None:
     """Compare two places of a stream: the first is before, after, same as, or concurrent with the second.
 
-    They are concurrent if each has events before it that the other has not: reading on from one never reaches the
-    other.
+    They are concurrent if each has events before it that the other does not have.
 
     Examples:
 
@@ -48,7 +47,7 @@ def contains(
     place: Annotated[str, argument("PLACE", f"An event's pointer, or a place: {_PLACE}")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
+    """Check whether an event, or a place, is in a range of a stream.
 
     Exit code 0 if it is, 1 if it is not.
 

@@ -29,7 +29,7 @@ def cut(
     at: Annotated[
         str | None, option("--at", "PLACE", "head, tail, a cut, a pointer, a time, or -2h (two hours ago).")
     ] = None,
-    after: Annotated[str | None, option("--after", "PLACE", "Go on from here.", show_default="head")] = None,
+    after: Annotated[str | None, option("--after", "PLACE", "Count from here.", show_default="head")] = None,
     by: ByOption = "append",
     events: EventsOption = None,
     size: BytesOption = None,

@@ -145,7 +145,7 @@ def resume(
 @app.command()
 def wait(
     job: JobArgument,
-    timeout: Annotated[float | None, option("--timeout", "SECONDS", "Give up after so long.", min=0.0)] = None,
+    timeout: Annotated[float | None, option("--timeout", "SECONDS", "Give up after this time.", min=0.0)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until a job that another process runs is done. Exit code 2 if it was paused or cancelled, or has failed; 1

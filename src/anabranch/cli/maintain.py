@@ -63,7 +63,9 @@ def compact(
 def collect(
     grace: Annotated[
         float | None,
-        option("--grace", "SECONDS", "Remove unfinished uploads older than this; default: an hour.", min=0),
+        option(
+            "--grace", "SECONDS", "Keep unused files and unfinished uploads for this time; default: an hour.", min=0
+        ),
     ] = None,
     every: EveryOption = None,
     as_json: JsonOption = False,

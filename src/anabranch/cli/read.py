@@ -34,7 +34,7 @@ class ReadingOptions:
     end: Annotated[str | None, option("--to", "PLACE", "End before this place; default: the tail as of now.")] = None
     by: ByOption = "append"
     follow: FollowOption = False
-    limit: Annotated[int | None, option("--limit -n", "N", "At most so many events.", min=0)] = None
+    limit: Annotated[int | None, option("--limit -n", "N", "At most this many events.", min=0)] = None
     columns: Annotated[str | None, option("--columns", "A,B", "Only these columns.")] = None
 
     def check_format(self, kind: Format) -> None:

@@ -66,7 +66,7 @@ ROOT_OPTIONS: Final = (
     ),
     RootOption(
         "--history",
-        "Location of compacted files, if it differs from that of the data. Required for every verb, like --blobs.",
+        "Location of compacted files, if elsewhere. A store that was made with it needs it for every verb.",
         "PATH",
         HISTORY_VARIABLE,
     ),
@@ -102,7 +102,7 @@ Scopes and streams
   cut             | cut.cut               | Print the cut at a position of a stream, or a number of events or bytes after it.
   distance        | cut.distance          | Count the events and bytes between two places of a stream, in total and by segment.
   compare         | compare.compare       | Compare two places of a stream: the first is before, after, same as, or concurrent with the second.
-  contains        | compare.contains      | Check whether an event is in a range of a stream, or a place neither before its start nor after its end.
+  contains        | compare.contains      | Check whether an event, or a place, is in a range of a stream.
   diff            | diff.diff             | Show which events two streams share, and which are only in one of them.
   lineage         | diff.lineage          | Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
   rename          | rename.rename         | Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.

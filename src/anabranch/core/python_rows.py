@@ -321,7 +321,7 @@ def refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
             refuse_loss(key, kind.key_type, rules)
             refuse_loss(each, kind.item_type, rules)
     elif types.is_date(kind) and isinstance(value, datetime):
-        raise ValueError("expected a date without a time of day")
+        raise ValueError("expected a date, got a datetime: pass its date()")
     elif types.is_timestamp(kind) and isinstance(value, date) and not isinstance(value, datetime):
         raise ValueError("expected a datetime, got a date: add a time of day")
     elif types.is_time(kind) and isinstance(value, datetime):

@@ -145,7 +145,7 @@ def note_restart(catalog: Catalog, name: str, epoch: int, restart: QueryRestart,
     with catalog.writing(subject_of(name)) as txn:
         row = _held(txn, name, epoch)
         if row.restart != restart:
-            raise Conflict(f"query '{name}' has been changed again")
+            raise Conflict(f"query '{name}' was changed or deleted meanwhile")
         noted = replace(restart, only=tuple(sorted(only)))
         put_query(txn, replace(row, restart=noted))
     return noted
@@ -261,7 +261,7 @@ def followed_version(catalog: Catalog, name: str, change: int) -> QueryVersion:
     with catalog.reading() as txn:
         row = txn.state(QUERY, name)
         if row is None or row.change != change:
-            raise Conflict(f"query '{name}' has been changed again")
+            raise Conflict(f"query '{name}' was changed or deleted meanwhile")
         return need_version(txn, name, row.version)
 
 

@@ -61,7 +61,11 @@ class Fetcher:
         if extent.encoding != "arrow":
             return None
         if extent.key is None:
-            raise CorruptCatalog(f"blob {extent.blob} of log {extent.log} is not listed", "blobs", str(extent.blob))
+            raise CorruptCatalog(
+                f"log {extent.log} refers to blob {extent.blob}, which the catalog does not have",
+                "blobs",
+                str(extent.blob),
+            )
         place = (extent.key, extent.location.offset)
         if place not in self._verified:
             self._helper.settle(place)
@@ -120,7 +124,11 @@ class Fetcher:
         Raises BlobMissing, CorruptBlob, FormatTooNew.
         """
         if extent.key is None:
-            raise CorruptCatalog(f"blob {extent.blob} of log {extent.log} is not listed", "blobs", str(extent.blob))
+            raise CorruptCatalog(
+                f"log {extent.log} refers to blob {extent.blob}, which the catalog does not have",
+                "blobs",
+                str(extent.blob),
+            )
         # An opened file serves one iteration at a time, so it is not in the cache while it is in use.
         with self._lock:
             self._make_room()

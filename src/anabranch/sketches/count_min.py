@@ -65,7 +65,7 @@ def union(sketches: Iterable[bytes | None]) -> bytes:
         else:
             merged = _Sketch(merged.total + sketch.total, merged.seeds, merged.table + sketch.table)
     if merged is None:
-        raise InvalidArgument("there is no count-min sketch to merge")
+        raise InvalidArgument("expected at least one count-min sketch, got none")
     return _written(merged.total, merged)
 
 

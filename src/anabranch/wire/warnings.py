@@ -30,7 +30,7 @@ def issue(shown: Any) -> None:
     elif members.get("kind") == MisplacedEventsWarning.__name__:
         misplaced = from_json(members.get("misplaced"))
         if not isinstance(misplaced, Misplaced):
-            raise InvalidArgument("a warning of misplaced events does not count them")
+            raise InvalidArgument("expected how many events are misplaced in a warning of misplaced events")
         warn_caller(MisplacedEventsWarning(conform(members.get("stream"), str, "a warning's stream"), misplaced))
     else:
         warn_caller(UserWarning(message))

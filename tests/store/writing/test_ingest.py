@@ -63,7 +63,7 @@ def test_a_batch_that_would_be_changed_is_refused_by_writers_and_transactions(tm
     [
         ("at", IN_BERLIN.date(), "expected a datetime, got a date"),
         ("clock", IN_BERLIN, "expected a time of day, got a datetime"),
-        ("day", IN_BERLIN, "expected a date without a time of day"),
+        ("day", IN_BERLIN, "expected a date, got a datetime: pass its date()"),
     ],
 )
 def test_a_time_of_another_python_type_is_refused_in_words_of_python(

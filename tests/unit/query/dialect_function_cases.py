@@ -1009,7 +1009,7 @@ REFUSED = [
     ("flink", "WEEK(a)", "the function week is not translated"),
     ("flink", "TO_TIMESTAMP(x)", "write CAST(x AS TIMESTAMP)"),
     ("flink", "UNIX_TIMESTAMP(x)", "write TIMESTAMPDIFF(SECOND"),
-    ("ksqldb", "UNIX_TIMESTAMP()", "of the present is not translated; pass a time"),
+    ("ksqldb", "UNIX_TIMESTAMP()", "without a time is not translated; pass one"),
     ("snowflake", "TO_TIMESTAMP(x)", "write TO_TIMESTAMP(n, 3)"),
     ("snowflake", "TO_TIMESTAMP(x, 'YYYY')", "write CAST(x AS TIMESTAMP), or a scale of 0 or 3 or 6"),
     ("risingwave", "to_timestamp(x, 'YYYY')", "with 2 arguments is not translated"),

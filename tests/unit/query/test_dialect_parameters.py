@@ -43,9 +43,9 @@ def test_each_parameter_has_its_value(
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        ("SELECT n ? FROM a.b", r"a parameter is not supported here \(character 10\)"),
-        ("SELECT n FROM ?", r"a parameter is not supported here \(character 15\)"),
-        ("SELECT n, FROM a.b WHERE ? ?", r"near '\?'|a parameter is not supported here"),
+        ("SELECT n ? FROM a.b", r"a parameter stands for a value only; write the name itself here \(character 10\)"),
+        ("SELECT n FROM ?", r"a parameter stands for a value only; write the name itself here \(character 15\)"),
+        ("SELECT n, FROM a.b WHERE ? ?", r"near '\?'|a parameter stands for a value only; write the name itself here"),
         ("SELECT '\ue000', n FROM a.b WHERE n = ?", "private use"),
         ("INSERT INTO a.c SELECT n FROM a.b WHERE n = ?", r"has no value in a pipeline; write :name.*\(character 45\)"),
         ("SELECT\n nothing(?) FROM a.b", r"the function nothing is not translated.*\(character 2\)"),

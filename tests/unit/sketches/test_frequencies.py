@@ -108,7 +108,7 @@ def test_what_is_no_such_sketch_is_refused() -> None:
         (lambda: count_min.count(counts[:-1]), "expected the bytes of a count-min sketch"),
         (lambda: count_min.count(filled), "expected the bytes of a count-min sketch"),
         (lambda: count_min.union([counts, count_min.build(["a"], 0.1, 0.9, 2)]), "another eps, confidence or seed"),
-        (lambda: count_min.union([]), "no count-min sketch"),
+        (lambda: count_min.union([]), "at least one count-min sketch"),
         (lambda: count_min.estimate(counts, 1.5), "takes integers, text or bytes"),
         (lambda: count_min.estimate(counts, None), "null"),
         (lambda: count_min.build(["a"], 0, 0.9, 1), "eps is a number"),

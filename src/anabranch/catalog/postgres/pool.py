@@ -61,7 +61,7 @@ class Pool:
                 if retries.left_s == 0:
                     raise StoreBusy(
                         f"all {limits.POSTGRES_CONNECTIONS_MAX} connections of this process to "
-                        f"{self._address.shown} are in use"
+                        f"{self._address.shown} are in use: try again, or use fewer threads at once"
                     )
                 self._changed.wait(retries.left_s)
             self._require_open()

@@ -29,7 +29,7 @@ def stop(
     now: Annotated[bool, flag("--now", "Don't wait for the micro-batch in progress; the next run repeats it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a query stop after the micro-batch in progress. What it published stays.
+    """Stop a query after the micro-batch in progress. What it published stays.
 
     Examples:
 

@@ -30,7 +30,7 @@ def top(
         bool, flag("--segments", "A row for each segment of the streams that a statement reads.")
     ] = False,
     once: Annotated[bool, flag("--once", "Print once, and end: the default without a terminal.")] = False,
-    interval: Annotated[str, option("--interval", "DURATION", "Time between two looks.")] = "1s",
+    interval: Annotated[str, option("--interval", "DURATION", "Time between two updates.")] = "1s",
     as_json: JsonOption = False,
 ) -> None:
     """Show the progress of the deployed queries, until Ctrl-C: rates, lag, watermark, state, late events and micro-batches.

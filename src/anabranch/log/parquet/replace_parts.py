@@ -26,7 +26,7 @@ def with_parts(key: str, data: pa.Buffer, parts: Sequence[dict[str, Any]]) -> li
     """The file `data` with `parts` in its metadata, as chunks, without copying pages. Raises CorruptBlob, naming
     `key`."""
     if data.size < 12 or data.slice(data.size - 4).to_pybytes() != _MAGIC:
-        raise CorruptBlob(key, "it is not an unencrypted Parquet file")
+        raise CorruptBlob(key, "expected an unencrypted Parquet file, which ends with PAR1")
     length = int.from_bytes(data.slice(data.size - 8, 4).to_pybytes(), "little")
     begin = data.size - 8 - length
     if begin < 4:

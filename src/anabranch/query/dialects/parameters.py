@@ -52,4 +52,6 @@ def number_parameters(text: StatementText, tree: exp.Expr) -> None:
             column.replace(parameter)
     for name in tree.find_all(exp.Identifier):
         if (found := _MARK.search(name.name)) is not None:
-            raise text.error_at("a parameter is not supported here", tokens[ord(found[0]) - _FIRST].start)
+            raise text.error_at(
+                "a parameter stands for a value only; write the name itself here", tokens[ord(found[0]) - _FIRST].start
+            )

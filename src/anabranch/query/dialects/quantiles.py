@@ -67,7 +67,7 @@ def arguments_around(node: exp.AnonymousAggFunc, dialect: str) -> tuple[exp.Expr
         return parent, [*node.expressions, _ordered(node, parent.expression)]
     if isinstance(parent, exp.Window) and is_aggregate_over(parent, dialect):
         if any(parent.args.get(each) for each in ("partition_by", "spec", "alias")):
-            raise NotTranslated(f"{node.name} OVER with more than ORDER BY is not translated; leave the rest out")
+            raise NotTranslated(f"{node.name} OVER (…) is translated with ORDER BY alone; leave the rest out")
         return parent, [*node.expressions, _ordered(node, parent.args.get("order"))]
     if isinstance(parent, exp.Bracket) and node.name.upper() == "APPROX_QUANTILES":
         if len(parent.expressions) != 1 or parent.args.get("offset") != 0:

@@ -214,7 +214,7 @@ def _of_epoch_of_scale(call: WrittenCall, *, scales: dict[int, int]) -> str:
 def _unix_timestamp(call: WrittenCall) -> str:
     """Milliseconds in ksqlDB."""
     if not call.arguments:
-        raise NotTranslated(f"{call.name}() of the present is not translated; pass a time")
+        raise NotTranslated(f"{call.name}() without a time is not translated; pass one")
     return _in_epoch(call, us=1_000)
 
 

@@ -31,7 +31,7 @@ def listed(broker: Broker, principal: Principal, criteria: bytes) -> Iterator[An
     try:
         scope = criteria.decode() or None
     except UnicodeDecodeError as exc:
-        raise InvalidArgument("criteria is empty, or the name of a scope") from exc
+        raise InvalidArgument(f"expected criteria as the name of a scope, or empty; got {criteria!r:.100}") from exc
     found = [
         info for info in broker.store.streams.list(scope) if broker.guard.allows(principal, "read", str(info.name))
     ]

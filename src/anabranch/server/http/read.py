@@ -88,7 +88,7 @@ def range_of(call: HttpCall) -> Range:
     between = call.text("between")
     low, dots, high = (between or "").partition("..")
     if between is not None and not (low and dots and high):
-        raise InvalidArgument(f"between is FROM..TO, two times, TO exclusive; not '{between}'")
+        raise InvalidArgument(f"expected between as FROM..TO, two times, TO exclusive; got '{between}'")
     end, now = call.text("to"), call.front.store.runtime.clock.now()
     return Range(
         start=absolute(call.text("from") or "head", now),

@@ -232,10 +232,10 @@ def _literal(key: Any, kind: pa.DataType) -> str:
         try:
             return str(pa.scalar(key, kind).as_py()).lower()
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as exc:
-            raise InvalidArgument(f"{key!r:.100} is not a routing key of a column of type {kind}") from exc
+            raise InvalidArgument(f"expected keys of type {kind}, as the key column has it; got {key!r:.100}") from exc
     if pa.types.is_date(kind):
         if not isinstance(key, date):
-            raise InvalidArgument(f"{key!r:.100} is not a routing key of a column of type {kind}")
+            raise InvalidArgument(f"expected keys of type {kind}, as the key column has it; got {key!r:.100}")
         return f"DATE '{key.isoformat()}'"
     return "'" + text.replace("'", "''") + "'"
 

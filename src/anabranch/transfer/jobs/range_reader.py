@@ -146,7 +146,11 @@ class RangeReader:
     def whole(self, extent: Extent) -> pa.Buffer:
         """The verified bytes of a whole tier-2 file. Raises BlobMissing, CorruptBlob."""
         if extent.key is None:
-            raise CorruptCatalog(f"blob {extent.blob} of log {extent.log} is not listed", "blobs", str(extent.blob))
+            raise CorruptCatalog(
+                f"log {extent.log} refers to blob {extent.blob}, which the catalog does not have",
+                "blobs",
+                str(extent.blob),
+            )
         data = self._source.blobs.get(extent.key)
         if checksum(data) != extent.checksum:
             raise CorruptBlob(extent.key, "its checksum does not match its bytes")

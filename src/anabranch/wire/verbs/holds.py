@@ -64,7 +64,10 @@ def leave(store: Store, stream: StreamId, holder: Holder) -> bool:
 def _checked(holder: Holder) -> Holder:
     for text in (holder.token, holder.process):
         if not 0 < len(text) <= limits.NAME_CHARS_MAX or not text.isprintable():
-            raise InvalidArgument("a holder has a token and a process, as text")
+            raise InvalidArgument(
+                f"expected the token and the process of a holder as printable text of 1 to {limits.NAME_CHARS_MAX} characters, "
+                f"got {text!r:.100}"
+            )
     return holder
 
 

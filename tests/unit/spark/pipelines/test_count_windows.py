@@ -113,14 +113,14 @@ def test_only_the_columns_that_a_query_may_refer_to_are_kept(
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("SELECT count_window(5) FROM STREAM s.a", "belongs into GROUP BY"),
+        ("SELECT count_window(5) FROM STREAM s.a", "expected count_window in GROUP BY"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(0)", "needs 1 <= step <= events"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5, 6)", "needs 1 <= step <= events"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(x)", "whole numbers"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5, 2, 1)", "whole numbers"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5) + 1", "expected SELECT"),
         ("SELECT 1 AS n FROM STREAM s.a GROUP BY 1, count_window(5)", "not their numbers"),
-        ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5), count_window(6)", "names one window"),
+        ("SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5), count_window(6)", "expected one window in GROUP BY"),
         (
             "SELECT 1 AS n FROM STREAM s.a GROUP BY count_window(5), window(at, '1 minute')",
             "both count_window and other windows",

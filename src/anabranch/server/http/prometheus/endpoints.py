@@ -70,7 +70,7 @@ PROMETHEUS: Final[tuple[Endpoint, ...]] = (
     *_endpoints(
         "/metadata",
         prometheus_metadata,
-        *(_query("metric", "Only this metric."), _query("limit", "At most so many metrics.")),
+        *(_query("metric", "Only this metric."), _query("limit", "At most this many metrics.")),
         methods=_GET,
     ),
     *_endpoints("/status/buildinfo", prometheus_build, methods=_GET),

@@ -48,7 +48,11 @@ def _window(cursor: Cursor, index: int) -> StatementWindow:
     size, slide = spans[0], 0 if is_session else spans[1] if len(spans) > 1 else spans[0]
     start = spans[2] if len(spans) > 2 else 0
     if size <= 0 or slide < 0 or (slide == 0 and not is_session) or slide > size or abs(start) >= max(slide, 1):
-        raise InvalidSql("a window needs 0 < slide <= size and a start within one slide", line=line)
+        raise InvalidSql(
+            "expected a window whose size is above 0, whose slide is above 0 and at most the size, and whose start is less "
+            "than a slide",
+            line=line,
+        )
     return StatementWindow(APPENDED if column.lower() == APPENDED else column, size, slide, start)
 
 

@@ -130,11 +130,11 @@ class _Division:
         marks = self._clauses()
         groups = marks.get("GROUP BY")
         if "FROM" not in marks or groups is None:
-            self._fail(f"count_window belongs into GROUP BY: {self._form}", self._calls[0])
+            self._fail(f"expected count_window in GROUP BY: {self._form}", self._calls[0])
         items = self._groups(groups + 1, marks.get("HAVING", self.end))
         called = [item for item in items if item[0] in self._calls]
         if len(called) != 1:
-            self._fail(f"GROUP BY names one window: {self._form}", self._calls[0] if self._calls else groups)
+            self._fail(f"expected one window in GROUP BY: {self._form}", self._calls[0] if self._calls else groups)
         whole = closing(self.tokens, called[0][0] + 1) + 1 == called[0][1]
         window = spans or self._count_window(called[0])
         if not whole:
