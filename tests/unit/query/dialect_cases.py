@@ -5,6 +5,16 @@ from __future__ import annotations
 # Dialect, statement, pipeline. Names without a scope are of `iot`; the column of event times is `at`.
 PIPELINES = [
     (
+        "risingwave",
+        "CREATE MATERIALIZED VIEW m AS SELECT EXTRACT(MINUTE FROM at)::int AS n, EXTRACT(SECOND FROM at)::int AS v FROM sensors",
+        """CREATE STREAM iot.m AS SELECT CAST(EXTRACT(MINUTE FROM at) AS INT) AS n,
+           CASE WHEN typeof(EXTRACT(SECOND FROM at)) IN ('float', 'double')
+             THEN CAST(bround(TRY_CAST(EXTRACT(SECOND FROM at) AS DOUBLE)) AS INT)
+           WHEN typeof(EXTRACT(SECOND FROM at)) LIKE 'decimal%'
+             THEN CAST(round(TRY_CAST(EXTRACT(SECOND FROM at) AS DECIMAL(38, 18))) AS INT)
+           ELSE CAST(EXTRACT(SECOND FROM at) AS INT) END AS v FROM STREAM iot.sensors;""",
+    ),
+    (
         "flink",
         r"INSERT INTO m SELECT device FROM sensors WHERE device LIKE '50\%' OR NOT device LIKE note OR device LIKE '5!%' ESCAPE '!'",
         r"CREATE STREAM iot.m AS SELECT device FROM STREAM iot.sensors WHERE device LIKE '50\\\\%' OR NOT device LIKE replace(note, '\\', '\\\\') OR device LIKE '5!%' ESCAPE '!';",

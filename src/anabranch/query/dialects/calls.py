@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from sqlglot import ErrorLevel, exp
@@ -59,13 +60,11 @@ class WrittenCall:
     def whole(self, at: int) -> int | None:
         """An argument that is a constant whole number, else None. Raises NotTranslated for another constant number."""
         node = self.arguments[at]
-        negative = isinstance(node, exp.Neg)
-        node = node.this if isinstance(node, exp.Neg) else node
-        if not isinstance(node, exp.Literal) or node.is_string:
+        if not node.is_number:
             return None
-        if not (node.name.isascii() and node.name.isdigit()):
+        if not node.is_int:
             raise NotTranslated(f"{self.name} with a fraction is not translated; write a whole number")
-        return -int(node.name) if negative else int(node.name)
+        return int(node.to_py())
 
     def constant(self, at: int, *, least: int, most: int, what: str) -> int:
         """An argument that must be a constant whole number in these bounds, both inclusive."""
@@ -114,13 +113,18 @@ def quoted(text: str, *, pipeline: bool) -> str:
 
 
 def refused(call: WrittenCall, *, instead: str) -> str:
-    """Writes a function that is known and differs: raises NotTranslated."""
+    """In place of a writer, for a function that is known and differs: raises NotTranslated."""
     raise NotTranslated(f"{call.name} is not translated; write {instead}")
 
 
 def of_all(dialects: str, names: str, writer: Writer) -> Writers:
     """The same functions in several dialects; both are words with spaces between them."""
     return {dialect: dict.fromkeys(names.split(), writer) for dialect in dialects.split()}
+
+
+def refused_in(dialects: str, names: str, *, instead: str) -> Writers:
+    """The same functions in several dialects, which are not translated."""
+    return of_all(dialects, names, partial(refused, instead=instead))
 
 
 def together(*parts: Writers) -> Writers:

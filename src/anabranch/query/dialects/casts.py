@@ -8,7 +8,7 @@ from typing import Final
 from sqlglot import exp
 
 from anabranch.query.dialects.calls import sql_of
-from anabranch.query.dialects.written_calls import IS_TEXT, WITHOUT_FRACTION
+from anabranch.query.dialects.kinds import FRACTIONAL_SECONDS, INTEGERS, kind_of
 
 _CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
 """A cast to an integer cuts off the fraction. It rounds in the others, as in DuckDB; it cuts off in Spark."""
@@ -30,16 +30,7 @@ _DIGITS: Final = 6
 _ROUNDED_TO: Final = {0: ("second", "500 MILLISECOND"), 3: ("millisecond", "500 MICROSECOND")}
 """Of the digits that a cast to a time leaves: the unit, and half of it."""
 WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
-_WHOLE: Final = (
-    exp.Count,
-    exp.CountIf,
-    exp.ApproxDistinct,
-    exp.Length,
-    exp.Extract,
-    exp.Sign,
-    exp.Boolean,
-    exp.Predicate,
-)
+_WHOLE: Final = (exp.Floor, exp.Ceil, exp.CountIf, exp.Sign, exp.Boolean, exp.Predicate)
 
 
 def cast_refusal(cast: exp.Cast, dialect: str, *, pipeline: bool) -> str | None:
@@ -54,7 +45,7 @@ def write_cast(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
     _type_of_dialect(cast.to, dialect)
     if cast.to.this in _TIMESTAMPS or cast.to.this is exp.DType.TIME:
         _time_of_digits(cast, dialect, pipeline=pipeline)
-    elif cast.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(cast.this):
+    elif cast.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(cast.this, dialect):
         _round_as(cast, dialect, pipeline=pipeline)
 
 
@@ -127,36 +118,18 @@ def _type_of_dialect(to: exp.DataType, dialect: str) -> None:
         to.set("expressions", [])
 
 
-def _is_whole(node: exp.Expr) -> bool:
+def _is_whole(node: exp.Expr, dialect: str) -> bool:
     """Whether it surely has no fraction."""
     match node:
         case exp.Paren() | exp.Neg():
-            return _is_whole(node.this)
-        case exp.Floor() | exp.Ceil():
-            return True
+            return _is_whole(node.this, dialect)
         case exp.Round():
             return node.args.get("decimals") is None
-        case exp.Literal():
+        case exp.Extract():
+            return node.name.lower() != "second" or dialect not in FRACTIONAL_SECONDS
+        case exp.Literal() if node.is_string:
             return bool(WHOLE_NUMBER.fullmatch(node.name))
-        case exp.Cast():
-            return node.to.this in exp.DataType.INTEGER_TYPES
-        case exp.Var():
-            return bool(node.meta.get(WITHOUT_FRACTION))
-    return isinstance(node, _WHOLE)
-
-
-def is_text(node: exp.Expr) -> bool:
-    """Whether it surely is a text."""
-    match node:
-        case exp.Paren():
-            return is_text(node.this)
-        case exp.Literal():
-            return node.is_string
-        case exp.Cast():
-            return node.to.this in exp.DataType.TEXT_TYPES
-        case exp.Var():
-            return bool(node.meta.get(IS_TEXT))
-    return isinstance(node, exp.DPipe | exp.Concat | exp.Upper | exp.Lower)
+    return kind_of(node) in INTEGERS or isinstance(node, _WHOLE)
 
 
 def _cut_off(text: str, *, pipeline: bool) -> str:
@@ -191,7 +164,7 @@ def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
     kept = cast.copy()
     kept.set("this", exp.Var(this=value))
     of_text = _of_text(value, dialect, pipeline=pipeline, safe=isinstance(cast, exp.TryCast))
-    if is_text(cast.this):
+    if kind_of(cast.this) == "text":
         if of_text is not None:
             cast.set("this", exp.Var(this=of_text))
         return

@@ -21,7 +21,7 @@ def element_refusal(node: exp.Bracket, dialect: str) -> str | None:
         return None  # a quantile
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         return "a part of an array is not translated; write one index"
-    index, first = _constant(node.expressions[0]), _first(node, dialect)
+    index, first = _index(node), _first(node, dialect)
     if index is not None and index < first and not (dialect == _FROM_END and index < 0):
         return f"an element before the first is not translated; indexes count from {first}"
     if dialect == "snowflake" and index is None and not node.expressions[0].is_string:
@@ -34,7 +34,7 @@ def write_element(node: exp.Bracket, dialect: str, *, pipeline: bool) -> None:
     (at,) = node.expressions
     if isinstance(node.this, exp.AnonymousAggFunc) or at.is_string:
         return
-    index, first = _constant(at), _first(node, dialect)
+    index, first = _index(node), _first(node, dialect)
     written = str(index + (1 - first)) if index is not None and index >= 0 else sql_of(at, pipeline=pipeline)
     if index is None and first == 0:
         written = f"({written}) + 1"
@@ -52,9 +52,7 @@ def _first(node: exp.Bracket, dialect: str) -> int:
     return int(given) if given is not None else 0 if dialect in _FROM_0 else 1
 
 
-def _constant(node: exp.Expr) -> int | None:
-    negative = isinstance(node, exp.Neg)
-    number = node.this if negative else node
-    if not isinstance(number, exp.Literal) or number.is_string or not number.name.isdecimal():
-        return None
-    return -int(number.name) if negative else int(number.name)
+def _index(node: exp.Bracket) -> int | None:
+    """The index, if it is a constant."""
+    at = node.expressions[0]
+    return int(at.to_py()) if at.is_int else None

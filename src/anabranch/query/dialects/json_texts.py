@@ -4,10 +4,9 @@ JSON. The text of a number with a fraction is that of a DOUBLE, in the way of th
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Final
 
-from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, quoted, refused, together
+from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, quoted, refused_in, together
 
 _STEP: Final = re.compile(r"""\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d{1,9})\]|\[(['"])([A-Za-z_][A-Za-z0-9_ -]*)\3\]""")
 
@@ -65,9 +64,9 @@ JSON_TEXTS: Final[Writers] = together(
     of_all("bigquery", "JSON_VALUE JSON_EXTRACT_SCALAR", _scalar),
     of_all("ksqldb", "EXTRACTJSONFIELD", _any),
     of_all("trino", "JSON_EXTRACT_SCALAR", _scalar),
-    of_all(
+    refused_in(
         "trino risingwave materialize",
         "JSON_VALUE",
-        partial(refused, instead="json_extract_scalar(x, '$.a') in Trino, or a column of the stream"),
+        instead="json_extract_scalar(x, '$.a') in Trino, or a column of the stream",
     ),
 )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, refused, together
+from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, refused_in, together
 
 
 def _share(call: WrittenCall, at: int) -> str:
@@ -87,8 +86,6 @@ QUANTILES: Final[Writers] = together(
     of_all("bigquery", "APPROX_QUANTILES", _of_parts),
     of_all("snowflake risingwave azure", "PERCENTILE_CONT", _exact),
     of_all("snowflake", "MEDIAN", _median),
-    of_all(
-        "bigquery", "PERCENTILE_CONT", partial(refused, instead="APPROX_QUANTILES(x, 100)[OFFSET(50)] in a GROUP BY")
-    ),
+    refused_in("bigquery", "PERCENTILE_CONT", instead="APPROX_QUANTILES(x, 100)[OFFSET(50)] in a GROUP BY"),
     of_all("flink", "PERCENTILE", _percentile),
 )

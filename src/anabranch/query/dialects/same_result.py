@@ -11,8 +11,9 @@ from sqlglot import exp
 
 from anabranch.query.dialects.aggregates import count_if, sum_of_integers
 from anabranch.query.dialects.calls import NotTranslated, sql_of
-from anabranch.query.dialects.casts import WHOLE_NUMBER, cast_refusal, is_text, write_cast
+from anabranch.query.dialects.casts import WHOLE_NUMBER, cast_refusal, write_cast
 from anabranch.query.dialects.elements import element_refusal, write_element
+from anabranch.query.dialects.kinds import FRACTIONAL_SECONDS, kind_of
 from anabranch.query.dialects.like import like_refusal, write_like
 from anabranch.query.dialects.substrings import end_of_text, refusal, substring
 from anabranch.query.dialects.texts import trim
@@ -24,7 +25,6 @@ _DIVIDES_DECIMALS: Final = "trino"
 """Where a quotient of decimals, which numbers with a point are, has no more digits than they have: 10 / 3.0 is 3.3."""
 _FAILS_BY_ZERO: Final = frozenset({"azure", "bigquery", "snowflake", "risingwave", "materialize"})
 """Where a division by zero is an error for all numbers, as in Spark. It is infinite in DuckDB."""
-_FRACTIONAL_SECONDS: Final = frozenset({"risingwave", "materialize"})
 _PARTS_OF_TIMES: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute", "doy", "dayofyear"})
 _NULL_IF_ANY_IS: Final = frozenset({"flink", "snowflake", "bigquery", "trino"})
 """Where GREATEST and LEAST of a null are null. They leave it out in the others, in DuckDB and in Spark."""
@@ -38,8 +38,6 @@ _INTERVAL_UNITS: Final = frozenset(
 )
 _SEVERAL_UNITS: Final = frozenset({"risingwave", "materialize"})
 _PLURAL_UNITS: Final = frozenset({"risingwave", "materialize"})
-_FRACTIONAL: Final = (exp.Avg, exp.Sqrt, exp.Exp, exp.Ln, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance)
-_FRACTIONAL_TYPES: Final = frozenset({exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL})
 
 
 def different(tree: exp.Expr, dialect: str, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
@@ -82,7 +80,8 @@ def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
 
 def _division_message(node: exp.Div, dialect: str) -> str | None:
     decimals = dialect != _DIVIDES_DECIMALS
-    if _is_fractional(node.this, decimals=decimals) or _is_fractional(node.expression, decimals=decimals):
+    kind = kind_of(node)
+    if kind == "double" or (kind == "decimal" and decimals):
         return None
     if decimals:
         return "a division of two integers has no fraction there, but has one here; write a / 2.0, or a / CAST(b AS DOUBLE)"
@@ -110,32 +109,14 @@ def _interval_message(node: exp.Interval, *, several: bool) -> str | None:
 
 def _extract_message(node: exp.Extract, dialect: str, *, pipeline: bool) -> str | None:
     part = node.name.lower()
-    if part == "epoch" and dialect in _FRACTIONAL_SECONDS:
+    if part == "epoch" and dialect in FRACTIONAL_SECONDS:
         return None
-    if part in _PARTS_OF_TIMES or (part == "second" and pipeline == (dialect in _FRACTIONAL_SECONDS)):
+    if part in _PARTS_OF_TIMES or (part == "second" and pipeline == (dialect in FRACTIONAL_SECONDS)):
         return None
     return (
         f"{part} of a time is not the same in all systems, and is not translated; use one of "
         f"{', '.join(sorted(_PARTS_OF_TIMES))}"
     )
-
-
-def _is_fractional(node: exp.Expr, *, decimals: bool) -> bool:
-    """Whether it surely is no integer; without `decimals`, whether it surely is a double."""
-    match node:
-        case exp.Paren() | exp.Neg() | exp.Abs():
-            return _is_fractional(node.this, decimals=decimals)
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
-            return any(_is_fractional(each, decimals=decimals) for each in (node.this, node.expression))
-        case exp.Literal():
-            return not node.is_string and not node.name.isdigit() and (decimals or "e" in node.name.lower())
-        case exp.Cast():
-            return node.to.this in _FRACTIONAL_TYPES and (decimals or node.to.this is not exp.DType.DECIMAL)
-        case exp.Extract():
-            return node.name.lower() == "epoch"
-        case exp.Coalesce() | exp.Sum() | exp.Min() | exp.Max() | exp.Round() | exp.Floor() | exp.Ceil():
-            return _is_fractional(node.this, decimals=decimals)
-    return isinstance(node, _FRACTIONAL)
 
 
 _REWRITTEN: Final[tuple[type[exp.Expr], ...]] = (
@@ -181,7 +162,7 @@ def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
         case exp.Like() | exp.ILike():
             write_like(node, dialect, pipeline=pipeline)
         case exp.Add():
-            if dialect in _ADDS_TEXTS and (is_text(node.this) or is_text(node.expression)):
+            if dialect in _ADDS_TEXTS and "text" in (kind_of(node.this), kind_of(node.expression)):
                 node.replace(exp.DPipe(this=node.this, expression=node.expression, safe=True))
         case exp.Div():
             if not pipeline and dialect in _FAILS_BY_ZERO:

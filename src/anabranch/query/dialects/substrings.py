@@ -32,10 +32,8 @@ def least(node: exp.Expr | None) -> int | None:
     match node:
         case exp.Paren():
             return least(node.this)
-        case exp.Literal() if not node.is_string and node.name.isdecimal():
-            return int(node.name)
-        case exp.Neg() if isinstance(node.this, exp.Literal) and (number := least(node.this)) is not None:
-            return -number
+        case exp.Literal() | exp.Neg() if node.is_int:
+            return int(node.to_py())
         case exp.Add():
             parts = least(node.this), least(node.expression)
             return None if None in parts else sum(each or 0 for each in parts)

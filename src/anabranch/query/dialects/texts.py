@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, quoted, refused, together
+from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, quoted, refused_in, together
 from anabranch.query.dialects.regular_expressions import Pattern, read_pattern
 
 _PADDED_MAX: Final = 10_000
@@ -166,11 +166,7 @@ TEXTS: Final[Writers] = together(
     of_all("risingwave materialize snowflake", "SPLIT_PART", _split_part),
     of_all("trino", "SPLIT_PART", partial(_split_part_or_null, first=1, of_empty=True)),
     of_all("flink", "SPLIT_INDEX", partial(_split_part_or_null, first=0, of_empty=False)),
-    of_all(
-        "azure",
-        "CHARINDEX",
-        partial(refused, instead="x LIKE '%a%': whether it minds the case of letters is not documented"),
-    ),
+    refused_in("azure", "CHARINDEX", instead="x LIKE '%a%': whether it minds the case of letters is not documented"),
     of_all("flink", "REGEXP", _matches),
     of_all("risingwave materialize", "~", _matches),
     of_all("trino", "REGEXP_LIKE", _matches),
@@ -180,8 +176,6 @@ TEXTS: Final[Writers] = together(
     of_all("bigquery", "REGEXP_EXTRACT", partial(_extract, text=0, group=None)),
     of_all("flink ksqldb bigquery", "REGEXP_REPLACE", partial(_replace, least=3)),
     of_all("trino", "REGEXP_REPLACE", partial(_replace, least=2)),
-    of_all(
-        "snowflake", "REGEXP_LIKE RLIKE REGEXP_SUBSTR REGEXP_REPLACE", partial(refused, instead="LIKE with % and _")
-    ),
-    of_all("risingwave materialize", "REGEXP_REPLACE", partial(refused, instead="replace(x, 'a', 'b')")),
+    refused_in("snowflake", "REGEXP_LIKE RLIKE REGEXP_SUBSTR REGEXP_REPLACE", instead="LIKE with % and _"),
+    refused_in("risingwave materialize", "REGEXP_REPLACE", instead="replace(x, 'a', 'b')"),
 )

@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import IS_TIME, NotTranslated, WrittenCall, of_all, quoted, refused, together
+from anabranch.query.dialects.calls import IS_TIME, NotTranslated, WrittenCall, of_all, quoted, refused_in, together
 from anabranch.query.dialects.time_formats import pattern
 
 _UNITS: Final = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
@@ -287,12 +287,8 @@ TIMES: Final = together(
     of_all("flink", "TO_TIMESTAMP_LTZ", partial(_of_epoch_of_scale, scales={0: 1_000_000, 3: 1_000})),
     of_all("flink", "FROM_UNIXTIME", _from_unixtime),
     of_all("flink", "DATE_FORMAT", _format),
-    of_all("flink", "TO_TIMESTAMP", partial(refused, instead="CAST(x AS TIMESTAMP)")),
-    of_all(
-        "flink",
-        "UNIX_TIMESTAMP",
-        partial(refused, instead="TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', t)"),
-    ),
+    refused_in("flink", "TO_TIMESTAMP", instead="CAST(x AS TIMESTAMP)"),
+    refused_in("flink", "UNIX_TIMESTAMP", instead="TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', t)"),
     of_all("flink snowflake", "YEAR QUARTER MONTH DAYOFMONTH HOUR MINUTE SECOND", _part),
     of_all("snowflake", "DAY", _part),
     of_all("trino", "YEAR QUARTER MONTH DAY DAY_OF_MONTH HOUR MINUTE SECOND", _part),
@@ -320,13 +316,9 @@ TIMES: Final = together(
     of_all("bigquery", "DATETIME_ADD", partial(_add_interval, allowed=_ALL)),
     of_all("bigquery", "DATETIME_SUB", partial(_add_interval, allowed=_ALL, minus=True)),
     of_all("bigquery", "TIMESTAMP_DIFF", _timestamp_diff),
-    of_all(
-        "bigquery",
-        "DATETIME_DIFF DATE_DIFF",
-        partial(refused, instead="TIMESTAMP_DIFF(end, start, DAY) of whole units"),
-    ),
-    of_all("bigquery", "DATE_ADD", partial(refused, instead="a sum, such as at + INTERVAL 1 DAY")),
-    of_all("bigquery", "DATE_SUB", partial(refused, instead="a difference, such as at - INTERVAL 1 DAY")),
+    refused_in("bigquery", "DATETIME_DIFF DATE_DIFF", instead="TIMESTAMP_DIFF(end, start, DAY) of whole units"),
+    refused_in("bigquery", "DATE_ADD", instead="a sum, such as at + INTERVAL 1 DAY"),
+    refused_in("bigquery", "DATE_SUB", instead="a difference, such as at - INTERVAL 1 DAY"),
     of_all("bigquery", "TIMESTAMP_SECONDS", partial(_of_epoch, us=1_000_000)),
     of_all("bigquery", "TIMESTAMP_MILLIS", partial(_of_epoch, us=1_000)),
     of_all("bigquery", "TIMESTAMP_MICROS", partial(_of_epoch, us=1)),

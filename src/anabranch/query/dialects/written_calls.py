@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from anabranch.query.dialects.calls import NotTranslated, WrittenCall, together
 from anabranch.query.dialects.json_texts import JSON_TEXTS
+from anabranch.query.dialects.kinds import KIND, Kind
 from anabranch.query.dialects.quantiles import QUANTILES, arguments_around
 from anabranch.query.dialects.texts import TEXTS
 from anabranch.query.dialects.times import TIMES
@@ -21,27 +22,21 @@ _OF_SYNTAX: Final[dict[type[exp.Expr], str]] = {
     exp.RegexpLike: "~",
 }
 CALL_KINDS: Final[tuple[type[exp.Expr], ...]] = (exp.Anonymous, exp.AnonymousAggFunc, *_OF_SYNTAX)
-WITHOUT_FRACTION: Final = "anabranch_without_fraction"
-"""Marks, in `meta`, what surely is a whole number, which a cast to an integer need not round."""
-IS_TEXT: Final = "anabranch_is_text"
-"""Marks what surely is a text."""
 NOT_NEGATIVE: Final = "anabranch_not_negative"
 """Marks what surely is a whole number from 0 on."""
 PLACES: Final = frozenset(("POSITION", "STRPOS", "INSTR", "LOCATE", "CHARINDEX"))
 """Functions of a place in a text, which is 0 where there is none."""
-_WITHOUT_FRACTION: Final = PLACES | frozenset(
-    (
-        *("TIMESTAMPDIFF", "DATEDIFF", "TIMEDIFF"),
-        *("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DAY_OF_MONTH", "HOUR", "MINUTE", "SECOND"),
-        *("TIMESTAMP_DIFF", "DATE_DIFF", "UNIX_TIMESTAMP", "UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS"),
-    )
-)
-_ARE_TEXTS: Final = frozenset(
-    (
-        *("JSON_VALUE", "JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "SPLIT_PART", "SPLIT_INDEX"),
-        *("REGEXP_EXTRACT", "REGEXP_REPLACE"),
-    )
-)
+_KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(PLACES, "int64"),
+    **dict.fromkeys(("TIMESTAMPDIFF", "DATEDIFF", "TIMEDIFF", "TIMESTAMP_DIFF", "DATE_DIFF"), "int64"),
+    **dict.fromkeys(
+        ("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DAY_OF_MONTH", "HOUR", "MINUTE", "SECOND"), "int64"
+    ),
+    **dict.fromkeys(("UNIX_TIMESTAMP", "UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS"), "int64"),
+    **dict.fromkeys(("JSON_VALUE", "JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "SPLIT_PART", "SPLIT_INDEX"), "text"),
+    **dict.fromkeys(("REGEXP_EXTRACT", "REGEXP_REPLACE"), "text"),
+}
+"""Of functions of which it is known what they return."""
 
 
 def write_call(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
@@ -54,9 +49,8 @@ def write_call(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
     if isinstance(node, exp.AnonymousAggFunc) and (wider := arguments_around(node, dialect)) is not None:
         around, arguments = wider
     written = exp.Var(this=writer(WrittenCall(name, arguments, dialect, pipeline)))
-    written.meta[WITHOUT_FRACTION] = name in _WITHOUT_FRACTION
+    written.meta[KIND] = _KINDS.get(name)
     written.meta[NOT_NEGATIVE] = name in PLACES
-    written.meta[IS_TEXT] = name in _ARE_TEXTS
     around.replace(written)
 
 
