@@ -206,6 +206,16 @@ PIPELINES = [
 QUERIES = [
     (
         "flink",
+        "SELECT GREATEST(FLOOR(at TO DAY), at - INTERVAL '1' DAY) AS v FROM sensors",
+        """SELECT greatest(date_trunc('day', "at"), "at" - INTERVAL 1 DAY) FROM iot.sensors""",
+    ),
+    (
+        "azure",
+        "SELECT (celsius / (CAST(celsius AS float) + 1)) / 2 AS v FROM sensors",
+        "SELECT celsius / (celsius::DOUBLE + 1) / 2 FROM iot.sensors",
+    ),
+    (
+        "flink",
         "SELECT `device`, COUNT(*) AS n FROM sensors GROUP BY `device`",
         "SELECT device, count(*) FROM iot.sensors GROUP BY 1",
     ),

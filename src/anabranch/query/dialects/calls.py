@@ -17,23 +17,43 @@ IS_TIME: Final = "anabranch_time"
 
 
 class NotTranslated(Exception):
-    """A call that has no translation; the text says what to write instead. It becomes an InvalidSql, at the place of `node`."""
+    """A call that has no translation; the text says what to write instead. It becomes an InvalidSql."""
 
-    node: exp.Expr | None = None
+    start = 0
+    """Where in the text of the statement."""
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenCall:
-    """A call, and where it shall run. What it returns is SQL, in brackets where an operator is outermost."""
+class Conversion:
+    """The dialect of a statement, and where its translation runs: in a `pipeline`, and so in Spark, or in DuckDB."""
 
-    name: str
-    arguments: list[exp.Expr]
     dialect: str
     pipeline: bool
 
     def either(self, duckdb: str, spark: str) -> str:
         """The SQL of a pipeline or of a query."""
         return _not_too_long(spark if self.pipeline else duckdb)
+
+    def written(self, node: exp.Expr) -> str:
+        """A part of a statement as SQL, in one line. Raises NotTranslated for what the target has not."""
+        target = "spark" if self.pipeline else "duckdb"
+        try:
+            found = node.sql(target, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.RAISE)
+        except UnsupportedError as exc:
+            raise NotTranslated(str(exc)) from exc
+        return _not_too_long(found)
+
+    def quoted(self, text: str) -> str:
+        """A text as a literal."""
+        return self.written(exp.Literal.string(text))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall(Conversion):
+    """A call. What is made of it is SQL, in brackets where an operator is outermost."""
+
+    name: str
+    arguments: list[exp.Expr]
 
     def expect(self, least: int, most: int | None = None, *, example: str) -> None:
         """Raises NotTranslated for another number of arguments."""
@@ -45,7 +65,7 @@ class WrittenCall:
         node = self.arguments[at]
         if isinstance(node, exp.Alias | exp.Star | exp.Distinct | exp.Kwarg | exp.Lambda | exp.Query):
             raise NotTranslated(f"this argument of {self.name} is not translated; pass a value")
-        written = sql_of(node, pipeline=self.pipeline)
+        written = self.written(node)
         bare = isinstance(node, exp.Column | exp.Literal | exp.Var | exp.Func | exp.Paren | exp.Boolean | exp.Null)
         plain = bare and not isinstance(node, exp.Binary) and IS_TIME not in node.meta
         return written if plain else f"({written})"
@@ -86,30 +106,11 @@ Writers = dict[str, dict[str, Writer]]
 """Of each dialect, what writes the functions of these names, in upper case."""
 
 
-def sql_of(node: exp.Expr, *, pipeline: bool) -> str:
-    """A part of a statement as SQL, in one line. Raises NotTranslated for what the target has not."""
-    try:
-        written = node.sql(
-            dialect="spark" if pipeline else "duckdb",
-            comments=False,
-            normalize_functions=False,
-            unsupported_level=ErrorLevel.RAISE,
-        )
-    except UnsupportedError as exc:
-        raise NotTranslated(str(exc)) from exc
-    return _not_too_long(written)
-
-
 def _not_too_long(written: str) -> str:
     """What is written of a call may hold an argument several times, and so grow with each call around it."""
     if len(written) > limits.SQL_BYTES_MAX:
         raise NotTranslated("this is nested too deeply to be translated; write a part of it as a statement of its own")
     return written
-
-
-def quoted(text: str, *, pipeline: bool) -> str:
-    """A text as a literal."""
-    return sql_of(exp.Literal.string(text), pipeline=pipeline)
 
 
 def refused(call: WrittenCall, *, instead: str) -> str:

@@ -7,8 +7,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import sql_of
-from anabranch.query.dialects.kinds import FRACTIONAL_SECONDS, INTEGERS, kind_of
+from anabranch.query.dialects.calls import Conversion, NotTranslated
+from anabranch.query.dialects.kinds import FRACTIONAL_SECONDS, INTEGERS, kind_of, overwrite
 
 _CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
 """A cast to an integer cuts off the fraction. It rounds in the others, as in DuckDB; it cuts off in Spark."""
@@ -33,39 +33,33 @@ WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 _WHOLE: Final = (exp.Floor, exp.Ceil, exp.CountIf, exp.Sign, exp.Boolean, exp.Predicate)
 
 
-def cast_refusal(cast: exp.Cast, dialect: str, *, pipeline: bool) -> str | None:
-    """What to say of a cast that is not translated."""
-    return _time_message(cast, dialect, pipeline=pipeline) or _type_message(cast.to, dialect)
-
-
-def write_cast(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
-    """The cast in the target, with the dialect's result."""
+def write_cast(cast: exp.Cast, to: Conversion) -> None:
+    """The cast in the target, with the dialect's result. Raises NotTranslated."""
+    _check_time(cast, to)
+    _check_type(cast.to, to.dialect)
     if isinstance(cast, exp.TryCast):
         cast.set("safe", True)  # else Spark's writer takes one of ksqlDB, which is null if it fails, for a CAST
-    _type_of_dialect(cast.to, dialect)
+    _type_of_dialect(cast.to, to.dialect)
     if cast.to.this in _TIMESTAMPS or cast.to.this is exp.DType.TIME:
-        _time_of_digits(cast, dialect, pipeline=pipeline)
-    elif cast.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(cast.this, dialect):
-        _round_as(cast, dialect, pipeline=pipeline)
+        _time_of_digits(cast, to)
+    elif cast.to.this in exp.DataType.INTEGER_TYPES and not _is_whole(cast.this, to.dialect):
+        _round_as(cast, to)
 
 
-def _type_message(to: exp.DataType, dialect: str) -> str | None:
-    """Of types that the systems cut off, fill up or complete in other ways than DuckDB and Spark."""
-    sizes = [each.name.lower() for each in to.expressions]
-    match to.this:
-        case exp.DType.CHAR | exp.DType.NCHAR | exp.DType.BPCHAR:
-            sized = True
-        case kind if kind in exp.DataType.TEXT_TYPES:
-            sized = bool(sizes) and sizes[0] not in ("max", "2147483647")
-        case exp.DType.DECIMAL if not sizes:
-            return "a DECIMAL without precision and scale is not the same in all systems; write both: DECIMAL(18, 3)"
-        case _:
-            return None
-    if not sized:
-        return None
-    whole = {"azure": "nvarchar(max)", "flink": "STRING", "bigquery": "STRING"}.get(dialect, "VARCHAR")
-    size = sizes[0] if sizes and sizes[0].isdigit() else "1"
-    return f"a cast to texts of a length is not translated; write SUBSTRING(CAST(x AS {whole}), 1, {size})"
+def _check_type(kind: exp.DataType, dialect: str) -> None:
+    """Refuse types that the systems cut off, fill up or complete in other ways than DuckDB and Spark."""
+    sizes = [each.name.lower() for each in kind.expressions]
+    if kind.this is exp.DType.DECIMAL and not sizes:
+        raise NotTranslated(
+            "a DECIMAL without precision and scale is not the same in all systems; write both: DECIMAL(18, 3)"
+        )
+    sized = kind.this in exp.DataType.TEXT_TYPES and sizes and sizes[0] not in ("max", "2147483647")
+    if sized or kind.this in (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.BPCHAR):
+        whole = {"azure": "nvarchar(max)", "flink": "STRING", "bigquery": "STRING"}.get(dialect, "VARCHAR")
+        size = sizes[0] if sizes and sizes[0].isdigit() else "1"
+        raise NotTranslated(
+            f"a cast to texts of a length is not translated; write SUBSTRING(CAST(x AS {whole}), 1, {size})"
+        )
 
 
 def _digits(cast: exp.Cast, dialect: str) -> int:
@@ -78,32 +72,32 @@ def _digits(cast: exp.Cast, dialect: str) -> int:
     return min(digits, _DIGITS)
 
 
-def _time_message(cast: exp.Cast, dialect: str, *, pipeline: bool) -> str | None:
-    """Of a cast to times with fewer digits than here. Flink cuts the others off, Trino rounds them up from a half on; where the
-    others round a half to is not documented."""
-    kind = cast.to.this
+def _check_time(cast: exp.Cast, to: Conversion) -> None:
+    """Refuse casts to times with fewer digits than here. Flink cuts the others off, Trino rounds them up from a half on; where
+    the others round a half to is not documented."""
+    kind, known = cast.to.this, to.dialect in ("flink", "trino")
     if kind in (exp.DType.ROWVERSION, exp.DType.SMALLDATETIME):
-        return f"a cast to {'timestamp' if kind is exp.DType.ROWVERSION else 'smalldatetime'} is not translated; write datetime"
-    if kind is exp.DType.TIME and (pipeline or _digits(cast, dialect) < _DIGITS):
-        return "a cast to a time of a day is not translated; write EXTRACT(HOUR FROM x), and MINUTE"
-    if kind not in _TIMESTAMPS or (digits := _digits(cast, dialect)) == _DIGITS:
-        return None
-    if dialect in ("flink", "trino") and digits in _ROUNDED_TO:
-        return None
-    name = "CAST(x AS datetime)" if dialect == "azure" else "CAST(x AS TIMESTAMP)"
-    nearest = "a precision of 0 or 3" if dialect in ("flink", "trino") else f"{name}, which keeps microseconds"
-    return f"a cast to times with {digits} digits of a second is not translated; write {nearest}"
-
-
-def _time_of_digits(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
-    """A cast to a type with a precision. DuckDB's own types with one are others than those of streams."""
-    digits = _digits(cast, dialect)
-    cast.to.set("expressions", [])
-    if digits == _DIGITS:
+        name = "timestamp" if kind is exp.DType.ROWVERSION else "smalldatetime"
+        raise NotTranslated(f"a cast to {name} is not translated; write datetime")
+    if kind not in _TIMESTAMPS and kind is not exp.DType.TIME:
         return
-    unit, half = _ROUNDED_TO[digits]
-    written = sql_of(cast, pipeline=pipeline) + (f" + INTERVAL {half}" if dialect == "trino" else "")
-    cast.replace(exp.Var(this=f"date_trunc('{unit}', {written})"))
+    digits = _digits(cast, to.dialect)
+    if kind is exp.DType.TIME and (to.pipeline or digits < _DIGITS):
+        raise NotTranslated("a cast to a time of a day is not translated; write EXTRACT(HOUR FROM x), and MINUTE")
+    if kind in _TIMESTAMPS and digits != _DIGITS and not (known and digits in _ROUNDED_TO):
+        name = "CAST(x AS datetime)" if to.dialect == "azure" else "CAST(x AS TIMESTAMP)"
+        nearest = "a precision of 0 or 3" if known else f"{name}, which keeps microseconds"
+        raise NotTranslated(f"a cast to times with {digits} digits of a second is not translated; write {nearest}")
+
+
+def _time_of_digits(cast: exp.Cast, to: Conversion) -> None:
+    """A cast to a type with a precision. DuckDB's own types with one are others than those of streams."""
+    digits = _digits(cast, to.dialect)
+    cast.to.set("expressions", [])
+    if digits != _DIGITS:
+        unit, half = _ROUNDED_TO[digits]
+        more = f" + INTERVAL {half}" if to.dialect == "trino" else ""
+        overwrite(cast, f"date_trunc('{unit}', {to.written(cast)}{more})")
 
 
 def _type_of_dialect(to: exp.DataType, dialect: str) -> None:
@@ -132,58 +126,47 @@ def _is_whole(node: exp.Expr, dialect: str) -> bool:
     return kind_of(node) in INTEGERS or isinstance(node, _WHOLE)
 
 
-def _cut_off(text: str, *, pipeline: bool) -> str:
-    """A text without its fraction, if it is a number."""
-    return f"regexp_replace({text}, '^( *[+-]?[0-9]+)[.][0-9]* *$', '{'$1' if pipeline else chr(92) + '1'}')"
-
-
-def _whole_text(value: str, dialect: str) -> str:
-    """SQL of DuckDB, whose cast rounds a text with a fraction: the text, or one that no cast takes if it is no integer."""
-    text = f"CAST({value} AS VARCHAR)"
-    if dialect == "flink":
-        text = _cut_off(text, pipeline=False)
-    return (
-        f"CASE WHEN regexp_full_match({text}, ' *[+-]?[0-9]+ *') THEN {text} ELSE {text} || ' is no whole number' END"
-    )
-
-
-def _of_text(value: str, dialect: str, *, pipeline: bool, safe: bool) -> str | None:
+def _of_text(value: str, to: Conversion, *, safe: bool) -> str | None:
     """What to cast instead of a text, which may have a fraction; None if it is cast as the dialect does."""
-    if not pipeline:
-        return _whole_text(value, dialect) if dialect != _ROUNDS_TEXTS else None
-    text = f"CAST({value} AS STRING)"  # Spark's cast takes no fractions
-    if dialect == "flink":
-        return _cut_off(text, pipeline=True)
-    return f"round({'TRY_CAST' if safe else 'CAST'}({text} AS DECIMAL(38, 18)))" if dialect == _ROUNDS_TEXTS else None
+    text = f"CAST({value} AS {to.either('VARCHAR', 'STRING')})"
+    if to.dialect == _ROUNDS_TEXTS:  # as DuckDB does; Spark's cast takes no fractions
+        return f"round({'TRY_CAST' if safe else 'CAST'}({text} AS DECIMAL(38, 18)))" if to.pipeline else None
+    if to.dialect == "flink":  # without the fraction, if it is a number
+        text = f"regexp_replace({text}, '^( *[+-]?[0-9]+)[.][0-9]* *$', '{to.either(chr(92) + '1', '$1')}')"
+    if to.pipeline:
+        return text if to.dialect == "flink" else None
+    # DuckDB's cast rounds a text with a fraction: one that is no integer becomes one that no cast takes.
+    is_whole = f"regexp_full_match({text}, ' *[+-]?[0-9]+ *')"
+    return f"CASE WHEN {is_whole} THEN {text} ELSE {text} || ' is no whole number' END"
 
 
-def _round_as(cast: exp.Cast, dialect: str, *, pipeline: bool) -> None:
+def _round_as(cast: exp.Cast, to: Conversion) -> None:
     """A cast of a number with a fraction, for which the dialect's rule and that of DuckDB or Spark differ. What the type is
     is known when the query runs only."""
-    value = sql_of(cast.this, pipeline=pipeline)
+    value = to.written(cast.this)
     kept = cast.copy()
     kept.set("this", exp.Var(this=value))
-    of_text = _of_text(value, dialect, pipeline=pipeline, safe=isinstance(cast, exp.TryCast))
+    of_text = _of_text(value, to, safe=isinstance(cast, exp.TryCast))
     if kind_of(cast.this) == "text":
         if of_text is not None:
             cast.set("this", exp.Var(this=of_text))
         return
     cases: list[tuple[str, str]] = []
-    if not pipeline and dialect in _CUTS_OFF:
+    cuts_off, to_even = to.dialect in _CUTS_OFF, to.dialect in _TO_EVEN
+    if not to.pipeline and cuts_off:
         cases = [
             ("IN ('FLOAT', 'DOUBLE')", f"trunc(TRY_CAST({value} AS DOUBLE))"),
             ("LIKE 'DECIMAL%'", f"split_part(CAST({value} AS VARCHAR), '.', 1)"),
         ]
-    elif not pipeline and dialect not in _TO_EVEN:
+    elif not to.pipeline and not to_even:
         cases = [("IN ('FLOAT', 'DOUBLE')", f"round(TRY_CAST({value} AS DOUBLE))")]
-    elif pipeline and dialect not in _CUTS_OFF:
-        function = "bround" if dialect in _TO_EVEN else "round"
+    elif to.pipeline and not cuts_off:
         cases = [
-            ("IN ('float', 'double')", f"{function}(TRY_CAST({value} AS DOUBLE))"),
+            ("IN ('float', 'double')", f"{'bround' if to_even else 'round'}(TRY_CAST({value} AS DOUBLE))"),
             ("LIKE 'decimal%'", f"round(TRY_CAST({value} AS DECIMAL(38, 18)))"),
         ]
     if of_text is not None:
-        cases.append((f"= '{'string' if pipeline else 'VARCHAR'}'", of_text))
+        cases.append((f"= '{to.either('VARCHAR', 'string')}'", of_text))
     if not cases:
         return
     found = exp.Case(default=kept)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, quoted, refused_in, together
+from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, refused_in, together
 
 _STEP: Final = re.compile(r"""\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d{1,9})\]|\[(['"])([A-Za-z_][A-Za-z0-9_ -]*)\3\]""")
 
@@ -33,7 +33,7 @@ def _value(call: WrittenCall) -> tuple[str, str]:
     member = "['{}']" if call.pipeline else '."{}"'
     path = "$" + "".join(f"[{step}]" if isinstance(step, int) else member.format(step) for step in steps)
     text = call.sql(0) if call.pipeline else f"TRY_CAST({call.sql(0)} AS JSON)"
-    return text, quoted(path, pipeline=call.pipeline)
+    return text, call.quoted(path)
 
 
 def _scalar(call: WrittenCall) -> str:

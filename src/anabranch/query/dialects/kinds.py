@@ -82,3 +82,16 @@ def _common(parts: Iterable[exp.Expr | None]) -> Kind | None:
 
 def _fraction(kind: Kind | None) -> Kind | None:
     return kind if kind in _FRACTIONS else None
+
+
+def overwrite(node: exp.Expr, sql: str) -> exp.Var:
+    """Replace a part of a statement by SQL of the target. Its kind stays known."""
+    written = exp.Var(this=sql)
+    written.meta[KIND] = kind_of(node)
+    node.replace(written)
+    return written
+
+
+def start_of(node: exp.Expr) -> int:
+    """Where a part of a statement begins in its text; 0 if that is not known."""
+    return next((each.meta["start"] for each in node.walk() if "start" in each.meta), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
@@ -38,12 +39,12 @@ def _exact(call: WrittenCall) -> str:
 def _percentile(call: WrittenCall) -> str:
     """`PERCENTILE(x, 0.95)`."""
     call.expect(2, example=f"{call.name}(x, 0.95)")
-    return _exact(WrittenCall(call.name, call.arguments[::-1], call.dialect, call.pipeline))
+    return _exact(replace(call, arguments=call.arguments[::-1]))
 
 
 def _median(call: WrittenCall) -> str:
     call.expect(1, example=f"{call.name}(x)")
-    return _exact(WrittenCall(call.name, [exp.Literal.number("0.5"), *call.arguments], call.dialect, call.pipeline))
+    return _exact(replace(call, arguments=[exp.Literal.number("0.5"), *call.arguments]))
 
 
 def _of_parts(call: WrittenCall) -> str:

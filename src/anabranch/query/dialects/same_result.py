@@ -1,23 +1,23 @@
-"""What the systems write alike and compute differently: division, parts of times, intervals, nulls. Casts, substrings, LIKE,
-aggregates and elements of arrays have modules of their own.
+"""What the systems write alike and compute differently: division, parts of times, intervals, sums, nulls. Casts, substrings,
+LIKE and elements of arrays have modules of their own.
 
 A part that can be written so that its result stays the same is rewritten, any other is refused."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.aggregates import count_if, sum_of_integers
-from anabranch.query.dialects.calls import NotTranslated, sql_of
-from anabranch.query.dialects.casts import WHOLE_NUMBER, cast_refusal, write_cast
-from anabranch.query.dialects.elements import element_refusal, write_element
-from anabranch.query.dialects.kinds import FRACTIONAL_SECONDS, kind_of
-from anabranch.query.dialects.like import like_refusal, write_like
-from anabranch.query.dialects.substrings import end_of_text, refusal, substring
-from anabranch.query.dialects.texts import trim
-from anabranch.query.dialects.times import seconds_since_1970
+from anabranch.query.dialects.calls import Conversion, NotTranslated
+from anabranch.query.dialects.casts import WHOLE_NUMBER, write_cast
+from anabranch.query.dialects.elements import write_element
+from anabranch.query.dialects.kinds import FRACTIONAL_SECONDS, INTEGERS, kind_of, overwrite, start_of
+from anabranch.query.dialects.like import write_like
+from anabranch.query.dialects.substrings import write_end_of_text, write_substring
+from anabranch.query.dialects.texts import write_trim
+from anabranch.query.dialects.times import write_seconds_since_1970
 from anabranch.query.dialects.written_calls import CALL_KINDS, write_call
 
 _DIVIDES_INTEGERS: Final = frozenset({"flink", "ksqldb", "azure", "trino", "risingwave", "materialize"})
@@ -38,155 +38,108 @@ _INTERVAL_UNITS: Final = frozenset(
 )
 _SEVERAL_UNITS: Final = frozenset({"risingwave", "materialize"})
 _PLURAL_UNITS: Final = frozenset({"risingwave", "materialize"})
+_SUMS_64_BITS: Final = frozenset({"flink", "ksqldb", "azure", "bigquery", "trino"})
+"""Where a sum of integers is one of 64 bits."""
+_SUMS_32_BITS: Final = frozenset({"risingwave", "materialize"})
+"""Where it is so of integers of up to 32 bits only; other sums are decimals there, as are all in Snowflake."""
 
 
-def different(tree: exp.Expr, dialect: str, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
-    """The first part that would have another result, and what to write instead; None if there is none."""
-    for node in tree.walk():
-        if (message := _message(node, dialect, pipeline=pipeline)) is not None:
-            return node, message
-    return None
-
-
-def _message(node: exp.Expr, dialect: str, *, pipeline: bool) -> str | None:
-    match node:
-        case exp.Cast():
-            return cast_refusal(node, dialect, pipeline=pipeline)
-        case exp.Div() if dialect in _DIVIDES_INTEGERS:
-            return _division_message(node, dialect)
-        case exp.Extract():
-            return _extract_message(node, dialect, pipeline=pipeline)
-        case exp.TimestampTrunc():
-            unit = _truncated_to(node, dialect)
-            if node.args.get("zone") is not None:
-                return "truncating in a time zone is not translated; leave it out: times are in UTC"
-            if unit not in _TRUNCATED_TO or (unit == "week" and dialect == "azure"):
-                return f"truncating to {unit} is not translated; use one of {', '.join(sorted(_TRUNCATED_TO))}"
-        case exp.Interval() if not isinstance(node.parent, exp.Anonymous):
-            return _interval_message(node, several=not pipeline and dialect in _SEVERAL_UNITS)
-        case exp.Floor() if (to := node.args.get("to")) is not None and to.name.lower() not in _TRUNCATED_TO - {"week"}:
-            # Weeks begin on Sunday in Flink.
-            return f"FLOOR to {to.name.lower()} is not translated; use one of {', '.join(sorted(_TRUNCATED_TO - {'week'}))}"
-        case exp.Ceil() if node.args.get("to") is not None:
-            return "CEIL to a unit is not translated; use FLOOR(… TO …)"
-        case exp.Like() | exp.ILike():
-            return like_refusal(node, dialect)
-        case exp.Substring():
-            return refusal(node, dialect)
-        case exp.Bracket():
-            return element_refusal(node, dialect)
-    return None
-
-
-def _division_message(node: exp.Div, dialect: str) -> str | None:
-    decimals = dialect != _DIVIDES_DECIMALS
-    kind = kind_of(node)
-    if kind == "double" or (kind == "decimal" and decimals):
-        return None
-    if decimals:
-        return "a division of two integers has no fraction there, but has one here; write a / 2.0, or a / CAST(b AS DOUBLE)"
-    return (
-        "a division of integers or decimals has no more digits than they have there, but has all here; write a / 2e0, or "
-        "a / CAST(b AS DOUBLE)"
-    )
-
-
-def _truncated_to(node: exp.TimestampTrunc, dialect: str) -> str:
-    unit = node.unit.name.lower() if node.unit is not None else ""
-    return unit.removesuffix("s") if dialect in _PLURAL_UNITS else unit
-
-
-def _interval_message(node: exp.Interval, *, several: bool) -> str | None:
-    """Of what DuckDB and Spark read alike: a whole number of one unit. DuckDB also reads several, as PostgreSQL does."""
-    number = node.this.this if isinstance(node.this, exp.Neg) else node.this
-    unit = node.unit.name.lower().removesuffix("s") if isinstance(node.unit, exp.Var) else None
-    if number is not None and number.is_string and WHOLE_NUMBER.fullmatch(number.name) and unit in _INTERVAL_UNITS:
-        return None
-    if several and node.unit is None and node.this is not None and node.this.is_string:
-        return None
-    return "this interval is not translated; write whole numbers of one unit each: INTERVAL '1' DAY + INTERVAL '2' HOUR"
-
-
-def _extract_message(node: exp.Extract, dialect: str, *, pipeline: bool) -> str | None:
-    part = node.name.lower()
-    if part == "epoch" and dialect in FRACTIONAL_SECONDS:
-        return None
-    if part in _PARTS_OF_TIMES or (part == "second" and pipeline == (dialect in FRACTIONAL_SECONDS)):
-        return None
-    return (
-        f"{part} of a time is not the same in all systems, and is not translated; use one of "
-        f"{', '.join(sorted(_PARTS_OF_TIMES))}"
-    )
-
-
-_REWRITTEN: Final[tuple[type[exp.Expr], ...]] = (
-    *(exp.Cast, exp.Trim, exp.Extract, exp.Interval, exp.Substring, exp.TimestampTrunc, exp.Left, exp.Right),
-    *(exp.CountIf, exp.Sum, exp.Greatest, exp.Least, exp.Concat, exp.Like, exp.ILike, exp.Bracket, exp.Add, exp.Div),
-    *CALL_KINDS,
-)
-
-
-def rewrite(tree: exp.Expr, dialect: str, *, pipeline: bool) -> None:
-    """Write casts, calls, truncations and LIKE so that they have the dialect's result. Raises NotTranslated, with its `node`."""
-    for node in reversed(list(tree.find_all(*_REWRITTEN))):  # the inner ones first
+def rewrite(tree: exp.Expr, to: Conversion) -> None:
+    """Write the parts so that they have the dialect's result. Raises NotTranslated, with its place, for the first part that
+    would have another."""
+    first: NotTranslated | None = None
+    refused: set[int] = set()  # and what is around it
+    found = [(each, start_of(each)) for each in tree.walk() if type(each) in _WRITERS]
+    for node, start in reversed(found):  # the inner ones first
+        if id(node) in refused:
+            continue
         try:
-            _rewrite_node(node, dialect, pipeline=pipeline)
-        except NotTranslated as refused:
-            refused.node = node
-            raise
-    for floor in list(tree.find_all(exp.Floor)):
-        if (unit := floor.args.get("to")) is not None:
-            floor.replace(exp.TimestampTrunc(this=floor.this, unit=exp.Var(this=unit.name.upper())))
+            _WRITERS[type(node)](node, to)
+        except NotTranslated as exc:
+            first, exc.start = exc, start
+            around = node.parent
+            while around is not None and id(around) not in refused:
+                refused.add(id(around))
+                around = around.parent
+    if first is not None:
+        raise first
 
 
-def _rewrite_node(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
-    match node:
-        case exp.Cast():
-            write_cast(node, dialect, pipeline=pipeline)
-        case exp.Trim():
-            node.replace(exp.Var(this=trim(node, dialect, pipeline=pipeline)))
-        case exp.Extract():
-            if node.name.lower() == "epoch":
-                node.replace(exp.Var(this=seconds_since_1970(node, dialect, pipeline=pipeline)))
-        case exp.Interval():
-            _sign_into_text(node)
-            _quarters_as_months(node)
-        case exp.TimestampTrunc():
-            node.set("unit", exp.Var(this=_truncated_to(node, dialect).upper()))
-        case exp.Substring():
-            if (written := substring(node, dialect, pipeline=pipeline)) is not None:
-                node.replace(exp.Var(this=written))
-        case exp.Left() | exp.Right():
-            if (written := end_of_text(node, dialect, pipeline=pipeline)) is not None:
-                node.replace(exp.Var(this=written))
-        case exp.Like() | exp.ILike():
-            write_like(node, dialect, pipeline=pipeline)
-        case exp.Add():
-            if dialect in _ADDS_TEXTS and "text" in (kind_of(node.this), kind_of(node.expression)):
-                node.replace(exp.DPipe(this=node.this, expression=node.expression, safe=True))
-        case exp.Div():
-            if not pipeline and dialect in _FAILS_BY_ZERO:
-                _fail_by_zero(node)
-        case exp.Bracket():
-            write_element(node, dialect, pipeline=pipeline)
-        case exp.Greatest() | exp.Least():
-            if dialect in _NULL_IF_ANY_IS:
-                _null_if_any_is(node, pipeline=pipeline)
-        case exp.Concat():
-            if dialect == _CONCATENATES_NULLS:
-                node.set("coalesce", True)
-        case exp.CountIf():
-            if not pipeline:
-                count_if(node)
-        case exp.Sum():
-            if not pipeline:
-                sum_of_integers(node, dialect)
-        case _:
-            write_call(node, dialect, pipeline=pipeline)
+# Times
 
 
-def _fail_by_zero(node: exp.Div) -> None:
-    divisor = _as_text(node.expression, pipeline=False)
+def _write_extract(node: exp.Extract, to: Conversion) -> None:
+    part, fractional = node.name.lower(), to.dialect in FRACTIONAL_SECONDS
+    if part == "epoch" and fractional:
+        write_seconds_since_1970(node, to)
+    elif part not in _PARTS_OF_TIMES and (part != "second" or to.pipeline != fractional):
+        raise NotTranslated(
+            f"{part} of a time is not the same in all systems, and is not translated; use one of "
+            f"{', '.join(sorted(_PARTS_OF_TIMES))}"
+        )
+
+
+def _write_truncation(node: exp.TimestampTrunc, to: Conversion) -> None:
+    unit = node.unit.name.lower() if node.unit is not None else ""
+    unit = unit.removesuffix("s") if to.dialect in _PLURAL_UNITS else unit
+    if node.args.get("zone") is not None:
+        raise NotTranslated("truncating in a time zone is not translated; leave it out: times are in UTC")
+    if unit not in _TRUNCATED_TO or (unit == "week" and to.dialect == "azure"):
+        raise NotTranslated(f"truncating to {unit} is not translated; use one of {', '.join(sorted(_TRUNCATED_TO))}")
+    node.set("unit", exp.Var(this=unit.upper()))
+
+
+def _write_floor(node: exp.Floor, _to: Conversion) -> None:
+    """`FLOOR(t TO DAY)`."""
+    if (unit := node.args.get("to")) is None:
+        return
+    units = _TRUNCATED_TO - {"week"}  # weeks begin on Sunday in Flink
+    if unit.name.lower() not in units:
+        raise NotTranslated(f"FLOOR to {unit.name.lower()} is not translated; use one of {', '.join(sorted(units))}")
+    node.replace(exp.TimestampTrunc(this=node.this, unit=exp.Var(this=unit.name.upper())))
+
+
+def _write_ceil(node: exp.Ceil, _to: Conversion) -> None:
+    if node.args.get("to") is not None:
+        raise NotTranslated("CEIL to a unit is not translated; use FLOOR(… TO …)")
+
+
+def _write_interval(node: exp.Interval, to: Conversion) -> None:
+    """DuckDB and Spark read alike: a whole number of one unit. DuckDB also reads several, as PostgreSQL does."""
+    if isinstance(node.parent, exp.Anonymous):
+        return
+    several = not to.pipeline and to.dialect in _SEVERAL_UNITS and node.unit is None
+    if several and node.this is not None and node.this.is_string:
+        return
+    negative = isinstance(node.this, exp.Neg)
+    number = node.this.this if negative else node.this
+    unit = node.unit.name.lower().removesuffix("s") if isinstance(node.unit, exp.Var) else None
+    if number is None or not number.is_string or not WHOLE_NUMBER.fullmatch(number.name) or unit not in _INTERVAL_UNITS:
+        raise NotTranslated(
+            "this interval is not translated; write whole numbers of one unit each: INTERVAL '1' DAY + INTERVAL '2' HOUR"
+        )
+    count = -int(number.name) if negative else int(number.name)  # DuckDB has no INTERVAL -'1' DAY
+    if unit == "quarter":  # Spark has none
+        count *= 3
+        node.set("unit", exp.Var(this="MONTH"))
+    node.set("this", exp.Literal.string(str(count)))
+
+
+# Numbers
+
+
+def _write_division(node: exp.Div, to: Conversion) -> None:
+    decimals, kind = to.dialect != _DIVIDES_DECIMALS, kind_of(node)
+    if to.dialect in _DIVIDES_INTEGERS and kind != "double" and (kind != "decimal" or not decimals):
+        raise NotTranslated(
+            "a division of two integers has no fraction there, but has one here; write a / 2.0, or a / CAST(b AS DOUBLE)"
+            if decimals
+            else "a division of integers or decimals has no more digits than they have there, but has all here; write a / 2e0, "
+            "or a / CAST(b AS DOUBLE)"
+        )
+    if to.pipeline or to.dialect not in _FAILS_BY_ZERO:
+        return
+    divisor = _as_text(node.expression, to)
     if isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name):
         return
     is_zero = exp.EQ(this=divisor.copy(), expression=exp.Literal.number(0))
@@ -194,16 +147,39 @@ def _fail_by_zero(node: exp.Div) -> None:
     node.set("expression", exp.paren(exp.Case(ifs=[exp.If(this=is_zero, true=fails)], default=divisor.copy())))
 
 
-def _sign_into_text(node: exp.Interval) -> None:
-    """DuckDB has no `INTERVAL -'1' DAY`."""
-    if isinstance(node.this, exp.Neg) and node.this.this.is_string and WHOLE_NUMBER.fullmatch(node.this.this.name):
-        node.set("this", exp.Literal.string(str(-int(node.this.this.name))))
+def _write_sum(node: exp.Sum, to: Conversion) -> None:
+    """A sum of what surely are integers has 128 bits in DuckDB: write one of 64 bits, with its FILTER and its OVER."""
+    kind = kind_of(node.this.expressions[0] if isinstance(node.this, exp.Distinct) else node.this)
+    has_64_bits = to.dialect in _SUMS_64_BITS or (to.dialect in _SUMS_32_BITS and kind == "int32")
+    if to.pipeline or kind not in INTEGERS or not has_64_bits:
+        return
+    whole: exp.Expr = node
+    while isinstance(whole.parent, exp.Filter | exp.Window) and whole.arg_key == "this":
+        whole = whole.parent
+    cast = exp.Cast(to=exp.DataType(this=exp.DType.BIGINT))
+    whole.replace(cast)
+    cast.set("this", whole)
 
 
-def _null_if_any_is(node: exp.Greatest | exp.Least, *, pipeline: bool) -> None:
+def _write_count_if(node: exp.CountIf, to: Conversion) -> None:
+    """`count_if(x)` of DuckDB has 128 bits: write `count(CASE WHEN x THEN 1 END)`."""
+    if to.pipeline:
+        return
+    distinct = isinstance(node.this, exp.Distinct)
+    condition = node.this.expressions[0] if distinct else node.this
+    counted = exp.Case(ifs=[exp.If(this=condition, true=exp.Literal.number(1))])
+    node.replace(exp.Count(this=exp.Distinct(expressions=[counted]) if distinct else counted, big_int=True))
+
+
+# Nulls and texts
+
+
+def _write_extreme(node: exp.Greatest | exp.Least, to: Conversion) -> None:
+    if to.dialect not in _NULL_IF_ANY_IS:
+        return
     node.set("ignore_nulls", True)  # else only DuckDB's writer has nulls
-    node.set("this", _as_text(node.this, pipeline=pipeline))
-    node.set("expressions", [_as_text(each, pipeline=pipeline) for each in node.expressions])
+    node.set("this", _as_text(node.this, to))
+    node.set("expressions", [_as_text(each, to) for each in node.expressions])
     values = [each for each in (node.this, *node.expressions) if not isinstance(each, exp.Literal)]
     if not values:
         return
@@ -214,15 +190,41 @@ def _null_if_any_is(node: exp.Greatest | exp.Least, *, pipeline: bool) -> None:
     found.set("default", node)
 
 
-def _as_text(node: exp.Expr, *, pipeline: bool) -> exp.Expr:
+def _write_addition(node: exp.Add, to: Conversion) -> None:
+    if to.dialect in _ADDS_TEXTS and "text" in (kind_of(node.this), kind_of(node.expression)):
+        node.replace(exp.DPipe(this=node.this, expression=node.expression, safe=True))
+
+
+def _write_concatenation(node: exp.Concat, to: Conversion) -> None:
+    if to.dialect == _CONCATENATES_NULLS:
+        node.set("coalesce", True)
+
+
+def _as_text(node: exp.Expr, to: Conversion) -> exp.Expr:
     """A part that is written several times. As a text its length is limited, however deep such parts are nested."""
     if isinstance(node, exp.Column | exp.Literal | exp.Var):
         return node
-    return exp.Var(this=f"({sql_of(node, pipeline=pipeline)})")
+    return overwrite(node, f"({to.written(node)})")
 
 
-def _quarters_as_months(node: exp.Interval) -> None:
-    """Spark has no quarters."""
-    if isinstance(node.unit, exp.Var) and node.unit.name.lower() in ("quarter", "quarters") and node.this.is_string:
-        node.set("this", exp.Literal.string(str(3 * int(node.this.name))))
-        node.set("unit", exp.Var(this="MONTH"))
+_WRITERS: Final[dict[type[exp.Expr], Callable[[Any, Conversion], None]]] = {
+    exp.Add: _write_addition,
+    exp.Bracket: write_element,
+    exp.Cast: write_cast,
+    exp.Ceil: _write_ceil,
+    exp.Concat: _write_concatenation,
+    exp.CountIf: _write_count_if,
+    exp.Div: _write_division,
+    exp.Extract: _write_extract,
+    exp.Floor: _write_floor,
+    exp.Interval: _write_interval,
+    exp.Substring: write_substring,
+    exp.Sum: _write_sum,
+    exp.TimestampTrunc: _write_truncation,
+    exp.Trim: write_trim,
+    exp.TryCast: write_cast,
+    **dict.fromkeys((exp.Greatest, exp.Least), _write_extreme),
+    **dict.fromkeys((exp.Left, exp.Right), write_end_of_text),
+    **dict.fromkeys((exp.Like, exp.ILike), write_like),
+    **dict.fromkeys(CALL_KINDS, write_call),
+}

@@ -8,7 +8,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import quoted, sql_of
+from anabranch.query.dialects.calls import Conversion, NotTranslated
+from anabranch.query.dialects.kinds import overwrite
 from anabranch.query.dialects.written_calls import NOT_NEGATIVE, PLACES, name_of
 
 COUNTS_BEFORE_THE_TEXT: Final = frozenset({"azure", "risingwave", "materialize"})
@@ -53,64 +54,61 @@ def least(node: exp.Expr | None) -> int | None:
     return 0 if node is not None and name_of(node) in PLACES else None
 
 
-def refusal(node: exp.Substring, dialect: str) -> str | None:
-    """What to say of a substring that is not translated."""
-    known = least(node.args.get("start"))
-    constant = isinstance(node.args.get("start"), exp.Literal | exp.Neg)
+def write_substring(node: exp.Substring, to: Conversion) -> None:
+    """Write it anew, unless both targets compute it as the dialect does. Raises NotTranslated."""
+    start, length = node.args.get("start"), node.args.get("length")
+    _check_start(start, to.dialect)
+    starts = start is None or _at_least(start, 1)
+    if starts and (length is None or _at_least(length, 0)):
+        return
+    text = _sql(node.this, to)
+    place = "1" if start is None else _sql(start, to)
+    begin = place
+    if not starts:
+        begin = f"CASE {_BEGINS[to.dialect].format(n=place, size=f'length({text})')} ELSE {place} END"
+    if length is None:
+        overwrite(node, f"substring({text}, {begin})")
+        return
+    count = _length(length, to)
+    if not starts and to.dialect in COUNTS_BEFORE_THE_TEXT:  # what is before the text counts, but is nothing
+        left = f"{place} + {count} - 1"
+        count = f"CASE WHEN {place} < 1 THEN CASE WHEN {left} < 0 THEN 0 ELSE {left} END ELSE {count} END"
+    overwrite(node, f"substring({text}, {begin}, {count})")
+
+
+def _check_start(start: exp.Expr | None, dialect: str) -> None:
+    known = least(start)
+    constant = isinstance(start, exp.Literal | exp.Neg)
     if constant and known is not None and (known == 0 or (known < 0 and dialect in COUNTS_BEFORE_THE_TEXT)):
-        return "a substring from a place before the first is not translated; begin at 1 or later"
-    if dialect == _NOT_DOCUMENTED and node.args.get("start") is not None and (known is None or known < 1):
-        return (
+        raise NotTranslated("a substring from a place before the first is not translated; begin at 1 or later")
+    if dialect == _NOT_DOCUMENTED and start is not None and (known is None or known < 1):
+        raise NotTranslated(
             "a substring from a place that may be before the first is not translated; write GREATEST(n, 1) for the place, or "
             "RIGHT(x, n) for the end of a text"
         )
-    return None
 
 
-def substring(node: exp.Substring, dialect: str, *, pipeline: bool) -> str | None:
-    """SQL of the target; None if it is the same as it is written."""
-    start, length = node.args.get("start"), node.args.get("length")
-    starts = start is None or _at_least(start, 1)
-    if starts and (length is None or _at_least(length, 0)):
-        return None
-    text = _sql(node.this, pipeline=pipeline)
-    place = "1" if start is None else _sql(start, pipeline=pipeline)
-    begin = place
-    if not starts:
-        begin = f"CASE {_BEGINS[dialect].format(n=place, size=f'length({text})')} ELSE {place} END"
-    if length is None:
-        return f"substring({text}, {begin})"
-    count = _length(length, dialect, pipeline=pipeline)
-    if not starts and dialect in COUNTS_BEFORE_THE_TEXT:  # what is before the text counts, but is nothing
-        left = f"{place} + {count} - 1"
-        count = f"CASE WHEN {place} < 1 THEN CASE WHEN {left} < 0 THEN 0 ELSE {left} END ELSE {count} END"
-    return f"substring({text}, {begin}, {count})"
-
-
-def end_of_text(node: exp.Left | exp.Right, dialect: str, *, pipeline: bool) -> str | None:
-    """`LEFT(x, n)` and `RIGHT(x, n)` as SQL of the target; None if it is the same as it is written."""
+def write_end_of_text(node: exp.Left | exp.Right, to: Conversion) -> None:
+    """Write `LEFT(x, n)` and `RIGHT(x, n)` anew, unless both targets compute it as the dialect does."""
     if _at_least(node.expression, 0):
-        return None
-    text = _sql(node.this, pipeline=pipeline)
-    count = _sql(node.expression, pipeline=pipeline)
-    if dialect not in ("risingwave", "materialize"):
-        count = _length(node.expression, dialect, pipeline=pipeline)
-    elif pipeline:  # all but so many characters of the other end
+        return
+    text, count = _sql(node.this, to), _sql(node.expression, to)
+    if to.dialect not in ("risingwave", "materialize"):
+        count = _length(node.expression, to)
+    elif to.pipeline:  # all but so many characters of the other end
         count = f"CASE WHEN {count} < 0 THEN greatest(length({text}) + {count}, 0) ELSE {count} END"
-    return f"{'left' if isinstance(node, exp.Left) else 'right'}({text}, {count})"
+    overwrite(node, f"{'left' if isinstance(node, exp.Left) else 'right'}({text}, {count})")
 
 
-def _length(node: exp.Expr, dialect: str, *, pipeline: bool) -> str:
+def _length(node: exp.Expr, to: Conversion) -> str:
     """A length, of which a negative one is what the dialect has for it."""
-    count = _sql(node, pipeline=pipeline)
+    count = _sql(node, to)
     if _at_least(node, 0):
         return count
-    if dialect == "flink" and isinstance(node.parent, exp.Substring):
+    if to.dialect == "flink" and isinstance(node.parent, exp.Substring):
         return f"CASE WHEN {count} >= 0 THEN {count} END"
-    if dialect in _REFUSES_LENGTHS:
-        error = (
-            f"{'raise_error' if pipeline else 'error'}({quoted('the length of a text is negative', pipeline=pipeline)})"
-        )
+    if to.dialect in _REFUSES_LENGTHS:
+        error = f"{to.either('error', 'raise_error')}({to.quoted('the length of a text is negative')})"
         return f"(CASE WHEN {count} < 0 THEN {error} ELSE {count} END)"
     return f"CASE WHEN {count} < 0 THEN 0 ELSE {count} END"
 
@@ -119,6 +117,6 @@ def _at_least(node: exp.Expr, number: int) -> bool:
     return (known := least(node)) is not None and known >= number
 
 
-def _sql(node: exp.Expr, *, pipeline: bool) -> str:
-    written = sql_of(node, pipeline=pipeline)
+def _sql(node: exp.Expr, to: Conversion) -> str:
+    written = to.written(node)
     return written if isinstance(node, exp.Column | exp.Literal | exp.Paren) else f"({written})"

@@ -8,7 +8,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, quoted, refused_in, together
+from anabranch.query.dialects.calls import Conversion, NotTranslated, Writers, WrittenCall, of_all, refused_in, together
+from anabranch.query.dialects.kinds import overwrite
 from anabranch.query.dialects.regular_expressions import Pattern, read_pattern
 
 _PADDED_MAX: Final = 10_000
@@ -26,13 +27,14 @@ TRIMMED: Final = {
 """What TRIM without characters removes: spaces in the other dialects."""
 
 
-def trim(node: exp.Trim, dialect: str, *, pipeline: bool) -> str:
+def write_trim(node: exp.Trim, to: Conversion) -> None:
     """`TRIM`, `LTRIM` and `RTRIM`, with the characters that they remove: DuckDB and Spark have different ones by themselves."""
     side = (node.args.get("position") or "BOTH").upper()
-    arguments = [node.this, node.expression or exp.Literal.string(TRIMMED.get(dialect, " "))]
-    call = WrittenCall("TRIM", arguments, dialect, pipeline)
+    arguments = [node.this, node.expression or exp.Literal.string(TRIMMED.get(to.dialect, " "))]
+    call = WrittenCall(to.dialect, to.pipeline, "TRIM", arguments)
+    text, characters = call.sql(0), call.sql(1)
     name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
-    return call.either(f"{name}({call.sql(0)}, {call.sql(1)})", f"trim({side} {call.sql(1)} FROM {call.sql(0)})")
+    overwrite(node, call.either(f"{name}({text}, {characters})", f"trim({side} {characters} FROM {text})"))
 
 
 # Places
@@ -57,7 +59,7 @@ def _pad(call: WrittenCall, *, fill: bool) -> str:
     filler = call.text(2, what="a text to fill with") if len(call.arguments) > 2 else " "
     if not filler:
         raise NotTranslated(f"{call.name} with an empty text is not translated")
-    return f"{call.name.lower()}({call.sql(0)}, {size}, {quoted(filler, pipeline=call.pipeline)})"
+    return f"{call.name.lower()}({call.sql(0)}, {size}, {call.quoted(filler)})"
 
 
 def _repeat(call: WrittenCall) -> str:
@@ -78,7 +80,7 @@ def _split_part(call: WrittenCall) -> str:
     """The part of a number from 1 on; an empty text behind the last."""
     call.expect(3, example=f"{call.name}(x, ',', 1)")
     separator, number = _separator(call), call.constant(2, least=1, most=_PARTS_MAX, what="a number")
-    return f"split_part({call.sql(0)}, {quoted(separator, pipeline=call.pipeline)}, {number})"
+    return f"split_part({call.sql(0)}, {call.quoted(separator)}, {number})"
 
 
 def _split_part_or_null(call: WrittenCall, *, first: int, of_empty: bool) -> str:
@@ -89,8 +91,8 @@ def _split_part_or_null(call: WrittenCall, *, first: int, of_empty: bool) -> str
     text = call.sql(0) if of_empty else f"nullif({call.sql(0)}, '')"
     plain = re.sub(r"([^A-Za-z0-9\s])", r"\\\1", separator) if separator.isascii() else separator
     return call.either(
-        f"string_split({text}, {quoted(separator, pipeline=False)})[{number}]",
-        f"try_element_at(split({text}, {quoted(plain, pipeline=True)}, -1), {number})",
+        f"string_split({text}, {call.quoted(separator)})[{number}]",
+        f"try_element_at(split({text}, {call.quoted(plain)}, -1), {number})",
     )
 
 
@@ -107,7 +109,7 @@ def _separator(call: WrittenCall) -> str:
 def _pattern(call: WrittenCall, at: int, *, group: int | None = None, replaces: bool = False) -> tuple[Pattern, str]:
     """The pattern of an argument, and how the target writes it."""
     found = read_pattern(call.text(at, what="a pattern"), call.dialect)
-    return found, quoted(found.written(group=group, replaces=replaces), pipeline=call.pipeline)
+    return found, call.quoted(found.written(group=group, replaces=replaces))
 
 
 def _matches(call: WrittenCall) -> str:
@@ -144,7 +146,7 @@ def _replace(call: WrittenCall, *, least: int) -> str:
     if "\\" in new or "$" in new:
         raise NotTranslated(f"a replacement with \\ or $ in {call.name} is not translated; write a plain text")
     written = _pattern(call, 1, replaces=True)[1]
-    replacement = quoted(new, pipeline=call.pipeline)
+    replacement = call.quoted(new)
     return call.either(
         f"regexp_replace({call.sql(0)}, {written}, {replacement}, 'g')",
         f"regexp_replace({call.sql(0)}, {written}, {replacement})",

@@ -6,12 +6,14 @@ do not agree when a month from the 31st on is over. A date becomes the time of i
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import IS_TIME, NotTranslated, WrittenCall, of_all, quoted, refused_in, together
+from anabranch.query.dialects.calls import IS_TIME, Conversion, NotTranslated, WrittenCall, of_all, refused_in, together
+from anabranch.query.dialects.kinds import overwrite
 from anabranch.query.dialects.time_formats import pattern
 
 _UNITS: Final = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
@@ -61,7 +63,7 @@ def _time(call: WrittenCall, at: int) -> str:
         return call.sql(at)
     if not _ISO.fullmatch(node.name):
         raise NotTranslated(f"'{node.name}' is not read as a time; write it like '2026-01-31 12:00:00'")
-    return f"CAST({quoted(node.name, pipeline=call.pipeline)} AS {call.either('TIMESTAMPTZ', 'TIMESTAMP')})"
+    return f"CAST({call.quoted(node.name)} AS {call.either('TIMESTAMPTZ', 'TIMESTAMP')})"
 
 
 # Sums
@@ -114,7 +116,7 @@ def _add_interval(call: WrittenCall, *, allowed: frozenset[str], minus: bool = F
             if number.name[:1] == "-"
             else exp.Literal.number(number.name)
         )
-    parts = WrittenCall(call.name, [interval.unit, number, call.arguments[0]], call.dialect, call.pipeline)
+    parts = replace(call, arguments=[interval.unit, number, call.arguments[0]])
     return _sum(parts, _unit(parts, 0, allowed), 1, 2, minus=minus)
 
 
@@ -177,26 +179,27 @@ def _in_epoch(call: WrittenCall, *, us: int) -> str:
     """The number of units since 1970, rounded down."""
     call.expect(1, example=f"{call.name}(t)")
     if us == 1:
-        return call.either(f"epoch_us({call.sql(0)})", f"unix_micros({call.sql(0)})")
+        return _micros(call)
     duckdb, spark = {1_000: ("millisecond", "unix_millis"), 1_000_000: ("second", "unix_seconds")}[us]
     return call.either(f"(epoch_us({_truncated(call, duckdb, call.sql(0))}) // {us})", f"{spark}({call.sql(0)})")
 
 
+def _micros(call: WrittenCall) -> str:
+    return f"{call.either('epoch_us', 'unix_micros')}({call.sql(0)})"
+
+
 def _to_unixtime(call: WrittenCall) -> str:
     call.expect(1, example=f"{call.name}(t)")
-    micros = call.either(f"epoch_us({call.sql(0)})", f"unix_micros({call.sql(0)})")
-    return f"({micros} / CAST(1000000 AS DOUBLE))"
+    return f"({_micros(call)} / CAST(1000000 AS DOUBLE))"
 
 
-def seconds_since_1970(node: exp.Extract, dialect: str, *, pipeline: bool) -> str:
+def write_seconds_since_1970(node: exp.Extract, to: Conversion) -> None:
     """`EXTRACT(EPOCH FROM t)`, as a decimal number with its microseconds, and `EXTRACT(EPOCH FROM b - a)`."""
     value = node.expression.unnest()
     times = [value.this, value.expression] if isinstance(value, exp.Sub) else [value]
-    call = WrittenCall("EXTRACT", times, dialect, pipeline)
-    micros = " - ".join(
-        call.either(f"epoch_us({_time(call, at)})", f"unix_micros({_time(call, at)})") for at in range(len(times))
-    )
-    return f"(({micros}) * CAST(0.000001 AS DECIMAL(7, 6)))"
+    call = WrittenCall(to.dialect, to.pipeline, "EXTRACT", times)
+    micros = " - ".join(f"{call.either('epoch_us', 'unix_micros')}({_time(call, at)})" for at in range(len(times)))
+    overwrite(node, f"(({micros}) * CAST(0.000001 AS DECIMAL(7, 6)))")
 
 
 def _of_epoch_of_scale(call: WrittenCall, *, scales: dict[int, int]) -> str:
@@ -238,7 +241,7 @@ def _date(call: WrittenCall) -> str:
 
 def _formatted(call: WrittenCall, time: str, format_: int) -> str:
     written = pattern(call.text(format_, what="a format"), call.name, call.dialect, spark=call.pipeline)
-    literal = quoted(written, pipeline=call.pipeline)
+    literal = call.quoted(written)
     return call.either(f"strftime({time}, {literal})", f"date_format({time}, {literal})")
 
 
@@ -264,9 +267,7 @@ def _format_first(call: WrittenCall) -> str:
 def _from_unixtime(call: WrittenCall) -> str:
     """A text of seconds, in Flink."""
     call.expect(1, 2, example=f"{call.name}(n, format)")
-    with_format = WrittenCall(
-        call.name, [*call.arguments, exp.Literal.string("yyyy-MM-dd HH:mm:ss")], call.dialect, call.pipeline
-    )
+    with_format = replace(call, arguments=[*call.arguments, exp.Literal.string("yyyy-MM-dd HH:mm:ss")])
     return _formatted(with_format, _time_of(call, 1_000_000), 1)
 
 

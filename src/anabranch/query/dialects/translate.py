@@ -13,13 +13,14 @@ from anabranch import limits
 from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidArgument, InvalidName, InvalidSql
 from anabranch.model.names import StreamName
-from anabranch.query.dialects.calls import IS_TIME, NotTranslated
+from anabranch.query.dialects.calls import IS_TIME, Conversion, NotTranslated
 from anabranch.query.dialects.dialect_clauses import SESSION_CALL, declaration, take_out
 from anabranch.query.dialects.functions import unsupported
+from anabranch.query.dialects.kinds import start_of
 from anabranch.query.dialects.parameters import marked, number_parameters, unmarked
 from anabranch.query.dialects.parser_warnings import collected_warnings
 from anabranch.query.dialects.readers import READ_AS
-from anabranch.query.dialects.same_result import different, rewrite
+from anabranch.query.dialects.same_result import rewrite
 from anabranch.query.dialects.text import Found, StatementText
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow, span, spark_name
 
@@ -91,8 +92,6 @@ class _Translation:
         pipeline = self._form == "pipeline"
         if (found := self._unsupported(pipeline=pipeline)) is not None:
             raise self._error(found[1], found[0])
-        if (found := different(self._tree, self._dialect, pipeline=pipeline)) is not None:
-            raise self._error(found[1], found[0])
         if pipeline and (parameter := self._tree.find(exp.Parameter)) is not None:
             raise self._error(
                 "a parameter without a name has no value in a pipeline; write :name, and declare it with DECLARE PARAMETER",
@@ -113,9 +112,9 @@ class _Translation:
         streams = self._tables(pipeline=pipeline)
         time = self._windows(pipeline=pipeline)
         try:
-            rewrite(self._tree, self._dialect, pipeline=pipeline)
+            rewrite(self._tree, Conversion(self._dialect, pipeline))
         except NotTranslated as exc:
-            raise self._error(str(exc), exc.node or self._tree) from exc
+            raise self._text.error_at(str(exc), self._text.start + exc.start) from exc
         query = self._generated("spark" if pipeline else "duckdb")
         if not pipeline:
             return query
@@ -158,8 +157,7 @@ class _Translation:
         return tree
 
     def _error(self, message: str, node: exp.Expr) -> InvalidSql:
-        starts = (self._text.start + each.meta["start"] for each in node.walk() if "start" in each.meta)
-        return self._text.error_at(message, next(starts, self._text.start))
+        return self._text.error_at(message, self._text.start + start_of(node))
 
     # Windows
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import NotTranslated, WrittenCall, together
+from anabranch.query.dialects.calls import Conversion, NotTranslated, WrittenCall, together
 from anabranch.query.dialects.json_texts import JSON_TEXTS
-from anabranch.query.dialects.kinds import KIND, Kind
+from anabranch.query.dialects.kinds import KIND, Kind, overwrite
 from anabranch.query.dialects.quantiles import QUANTILES, arguments_around
 from anabranch.query.dialects.texts import TEXTS
 from anabranch.query.dialects.times import TIMES
@@ -39,19 +39,17 @@ _KINDS: Final[dict[str, Kind]] = {
 """Of functions of which it is known what they return."""
 
 
-def write_call(node: exp.Expr, dialect: str, *, pipeline: bool) -> None:
+def write_call(node: exp.Expr, to: Conversion) -> None:
     """Replace a function of the table by SQL of the target. Raises NotTranslated for a form that is not translated."""
     name = name_of(node)
-    writer = CALLS[dialect].get(name)
+    writer = CALLS[to.dialect].get(name)
     if writer is None:
         return
     around, arguments = node, _arguments(node)
-    if isinstance(node, exp.AnonymousAggFunc) and (wider := arguments_around(node, dialect)) is not None:
+    if isinstance(node, exp.AnonymousAggFunc) and (wider := arguments_around(node, to.dialect)) is not None:
         around, arguments = wider
-    written = exp.Var(this=writer(WrittenCall(name, arguments, dialect, pipeline)))
-    written.meta[KIND] = _KINDS.get(name)
-    written.meta[NOT_NEGATIVE] = name in PLACES
-    around.replace(written)
+    written = overwrite(around, writer(WrittenCall(to.dialect, to.pipeline, name, arguments)))
+    written.meta.update({KIND: _KINDS.get(name), NOT_NEGATIVE: name in PLACES})
 
 
 def name_of(node: exp.Expr) -> str:
