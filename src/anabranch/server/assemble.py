@@ -46,10 +46,8 @@ def open_broker(settings: ServerSettings, *, upkeep: bool) -> Broker:
 
 def close_broker(broker: Broker) -> None:
     """Close guard and store. What does not close in order is logged: all that was acknowledged is durable before."""
-    close = getattr(broker.guard, "close", None)
     try:
-        if close is not None:
-            close()
+        broker.guard.close()
         broker.store.close()
     except AnabranchError as exc:
         STORE_NOT_CLOSED(error=exc)

@@ -31,7 +31,7 @@ from anabranch.wire.verbs import Need, StoreVerb, VerbCall, call, checked_argume
 
 
 class Served(Protocol):
-    """What verbs are called on: a broker, or `anabranch.server.atomic_run.Together`."""
+    """What verbs are called on: a broker, or `anabranch.server.steps.Together`."""
 
     @property
     def store(self) -> Store:

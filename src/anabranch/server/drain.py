@@ -1,9 +1,12 @@
-"""The end of a broker, as those see it who serve calls without an end of their own."""
+"""The end of a broker: how its parts are drained, and how calls without an end of their own learn of it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+
+from anabranch.server.front_end import FrontEnd
 
 
 class Drain:
@@ -45,3 +48,17 @@ class Drain:
     def _forget(self, number: int) -> None:
         with self._lock:
             self._ending.pop(number, None)
+
+
+def drain_together(parts: Sequence[FrontEnd], seconds: float) -> bool:
+    """Drain all at the same time; False if calls are still under way after that time."""
+    results: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda part=part: results.append(part.drain(seconds)), daemon=True) for part in parts
+    ]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + seconds + 1.0
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return len(results) == len(threads) and all(results)

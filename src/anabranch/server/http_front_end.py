@@ -17,8 +17,7 @@ from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.app import HttpEdge
-from anabranch.server.edge.protocol import timed_protocol
-from anabranch.server.edge.socket import SocketProtocol
+from anabranch.server.edge.protocol import SocketProtocol, timed_protocol
 from anabranch.server.http.app import HttpApp
 from anabranch.server.http.bytes.endpoints import is_upload
 from anabranch.server.http.direct_append import DirectAppends

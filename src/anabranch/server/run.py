@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.certificates import made_authority, with_dev_tls
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
+from anabranch.server.drain import drain_together
 from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.flight.front_end import FlightFrontEnd
 from anabranch.server.front_end import FrontEnd
@@ -82,7 +82,7 @@ def run(
         notify("STOPPING=1")
         counters.draining()
         broker.drain.start()
-        drained = _drain(started, settings.drain_s)
+        drained = drain_together(started, settings.drain_s)
         _stop(started)
         if access_log is not None:
             access_log.flush()
@@ -128,22 +128,6 @@ def _serve(front_ends: Sequence[FrontEnd], stopping: threading.Event, access_log
             if (failure := front_end.failed()) is not None:
                 return f"{front_end.name}: {failure}"
     return None
-
-
-def _drain(front_ends: Sequence[FrontEnd], seconds: float) -> bool:
-    """Drain all at the same time; False if calls are still under way after that time."""
-    results: dict[str, bool] = {}
-
-    def drain(front_end: FrontEnd) -> None:
-        results[front_end.name] = front_end.drain(seconds)
-
-    threads = [threading.Thread(target=drain, args=(each,), daemon=True) for each in front_ends]
-    for thread in threads:
-        thread.start()
-    until = time.monotonic() + seconds + 1.0
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return all(results.get(each.name, False) for each in front_ends)
 
 
 def _stop(front_ends: Sequence[FrontEnd]) -> None:

@@ -9,22 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from anabranch import limits
+from anabranch.catalog.joined import JoinedCatalog
 from anabranch.catalog.port import Writing
 from anabranch.errors import AnabranchError, Closed, TooLarge
 from anabranch.model.ids import Micros
 from anabranch.model.warn import Warned, warn_caller
-from anabranch.security.guard import Principal
+from anabranch.security.guard import Guard, Principal
 from anabranch.server import calls
-from anabranch.server.atomic_run import Together
 from anabranch.server.broker import Broker
 from anabranch.server.calls import Served
 from anabranch.server.events.row_encoder import check_result, encode_results
 from anabranch.server.queries import CallersQueries, one_row
+from anabranch.store.facade import Store
+from anabranch.store.joined_store import JoinedStore
 from anabranch.wire.steps import Run, RunStep, parse_run, resolve
 from anabranch.wire.values import from_json, to_bytes, to_json
 from anabranch.wire.verbs import QUERY, checked_arguments
@@ -88,6 +90,40 @@ def _run_together(broker: Broker, principal: Principal, run: Run, queries: Calle
         attempt.record_all(None)
     results: list[Any] = found["results"]
     return results
+
+
+class Together:
+    """A broker within one transaction of its catalog, for verbs that `wire.verbs.require_together` accepts. Calls are noted
+    for the audit once it is known whether they took place."""
+
+    def __init__(self, broker: Broker, transaction: Writing) -> None:
+        self._broker = broker
+        self._catalog = JoinedCatalog(broker.store.catalog, transaction)
+        self._store = JoinedStore(broker.store.internals, self._catalog)
+        self._calls: list[tuple[Principal, str, str | None, Exception | None]] = []
+
+    @property
+    def store(self) -> Store:
+        """The store within the transaction: the features that those verbs need."""
+        return cast(Store, self._store)
+
+    @property
+    def guard(self) -> Guard:
+        """The broker's."""
+        return self._broker.guard
+
+    def require_sound(self) -> None:
+        """Raises Conflict if a change failed: the transaction must not be committed."""
+        self._catalog.require_sound()
+
+    def record(self, principal: Principal, verb: str, resource: str | None, error: Exception | None) -> None:
+        """Keep a call for `record_all`."""
+        self._calls.append((principal, verb, resource, error))
+
+    def record_all(self, error: Exception | None) -> None:
+        """Note all calls; with an error, those that succeeded were undone by it."""
+        for principal, verb, resource, own in self._calls:
+            self._broker.record(principal, verb, resource, own or error)
 
 
 class _Running:

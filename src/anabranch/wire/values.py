@@ -26,6 +26,7 @@ from anabranch.errors import AnabranchError, InvalidArgument
 from anabranch.model.event import Event, EventRun
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.schema import StreamSchema
+from anabranch.wire.frames import pack_table
 from anabranch.wire.hints import conform, hints_of
 from anabranch.wire.registry import ENUMS, NAMED, TEXTS
 
@@ -156,9 +157,6 @@ def _base64(data: bytes) -> str:
 
 def _encode_event(event: Event) -> Json:
     run = event.alone()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, run.batch.schema) as writer:
-        writer.write_batch(run.batch)
     return {
         TYPE: "Event",
         "stream": run.stream,
@@ -167,7 +165,7 @@ def _encode_event(event: Event) -> Json:
         "appended_us": run.appended,
         "schema": _encode_schema(run.schema),
         "body": None if run.body is None else list(run.body),
-        "row": _base64(sink.getvalue().to_pybytes()),
+        "row": _base64(pack_table(run.batch).to_pybytes()),
     }
 
 

@@ -14,8 +14,7 @@ import uvicorn
 
 from anabranch.security.guard import Guard, OpenGuard
 from anabranch.server.broker import Broker
-from anabranch.server.edge.protocol import timed_protocol
-from anabranch.server.edge.socket import SocketProtocol
+from anabranch.server.edge.protocol import SocketProtocol, timed_protocol
 from anabranch.server.http.app import HttpApp
 from anabranch.server.http.direct_append import DirectAppends
 from anabranch.store import Store

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.server.broker import Broker
 from anabranch.server.config import ServerSettings
@@ -16,11 +17,6 @@ from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.edge.health import PATHS, Health
 from anabranch.server.edge.protocol import CONNECTION
 from anabranch.server.http.access import peer_of
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _SWEEP_S: Final = 0.25
 _BODY_BYTES_PER_S_MIN: Final = 64
@@ -37,21 +33,19 @@ class _Call:
         "closed_for",
         "reading_since",
         "received",
-        "refusal",
         "sent",
         "status",
         "streams",
+        "too_large",
         "writing_since",
     )
 
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.received = self.sent = self.status = 0
-        self.body_ended = False
-        self.streams = False
+        self.body_ended = self.streams = self.too_large = False
         self.reading_since: float | None = None
         self.writing_since: float | None = None
-        self.refusal: tuple[int, str, str] | None = None
         self.closed_for: str | None = None
 
 
@@ -61,7 +55,7 @@ class HttpEdge:
 
     def __init__(
         self,
-        app: Application,
+        app: ASGIApp,
         broker: Broker,
         settings: ServerSettings,
         counters: Counters,
@@ -80,7 +74,7 @@ class HttpEdge:
         self._is_upload = is_upload
         self._calls: dict[_Call, Callable[[], None] | None] = {}
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a call, or hand on what is none."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
@@ -126,7 +120,7 @@ class HttpEdge:
             return f"the caller sent {call.received:,} bytes in {taken:.0f} s"
         return None
 
-    async def _serve(self, call: _Call, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def _serve(self, call: _Call, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PATHS and scope["method"] in ("GET", "HEAD"):
             status, text = await self._health.answer(scope)
             call.status, call.sent = status, len(text)
@@ -135,8 +129,7 @@ class HttpEdge:
         most = self._settings.request_bytes_max
         bounded = not self._is_upload(scope["method"], scope["path"])
         if bounded and _declared(scope) > most:
-            self._refuse(call)
-            await self._send_refusal(call, send)
+            await self._refuse(call, send)
             return
         loop = asyncio.get_running_loop()
 
@@ -149,12 +142,12 @@ class HttpEdge:
             call.received += len(message.get("body", b""))
             call.body_ended = not message.get("more_body", False)
             if bounded and call.received > most:
-                self._refuse(call)
+                call.too_large = True
                 return {"type": "http.disconnect"}
             return message
 
         async def counted_send(message: Message) -> None:
-            if call.refusal is not None and call.status == 0:
+            if call.too_large and call.status == 0:
                 return  # the application's error for a body that broke off
             if message["type"] == "http.response.start":
                 call.status = message["status"]
@@ -170,12 +163,12 @@ class HttpEdge:
         try:
             await self._app(scope, bounded_receive, counted_send)
         except Exception:
-            if call.refusal is None or call.status:
+            if not call.too_large or call.status:
                 raise
-        if call.refusal is not None and call.status == 0:
-            await self._send_refusal(call, send)
+        if call.too_large and call.status == 0:
+            await self._refuse(call, send)
 
-    async def _serve_socket(self, call: _Call, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def _serve_socket(self, call: _Call, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
 
         async def counted_send(message: Message) -> None:
@@ -195,42 +188,34 @@ class HttpEdge:
             return
         await self._app(scope, receive, counted_send)
 
-    def _refuse(self, call: _Call) -> None:
-        most = self._settings.request_bytes_max
-        call.refusal = (413, "too_large", f"the body is over the limit of {most:,} bytes")
-
-    async def _send_refusal(self, call: _Call, send: Send) -> None:
-        assert call.refusal is not None
-        status, code, detail = call.refusal
-        call.status = status
-        body = msgspec.json.encode({"type": f"urn:anabranch:{code}", "status": status, "code": code, "detail": detail})
-        call.sent = len(body)
-        await _answer(send, status, b"application/problem+json", body, close=True)
+    async def _refuse(self, call: _Call, send: Send) -> None:
+        """Answer that the body is too large."""
+        detail = f"the body is over the limit of {self._settings.request_bytes_max:,} bytes"
+        problem = {"type": "urn:anabranch:too_large", "status": 413, "code": "too_large", "detail": detail}
+        body = msgspec.json.encode(problem)
+        call.status, call.sent = 413, len(body)
+        await _answer(send, 413, b"application/problem+json", body, close=True)
 
     def direct_began(self) -> None:
         """A call has begun that takes a shorter way than through here."""
         self._counters.began("http")
 
-    def direct_ended(self, scope: Any, path: str, status: int, seconds: float, *, received: int, sent: int) -> None:
+    def direct_ended(self, scope: Scope, path: str, status: int, seconds: float, *, received: int, sent: int) -> None:
         """Such a call has ended with this answer."""
         self._counters.ended("http", _outcome(status), seconds, received=received, sent=sent)
-        if self._log is not None:
-            self._note(scope, "POST", path, status, seconds, received, sent)
+        self._note(scope, "POST", path, status, seconds, received, sent)
 
-    def _ended(self, call: _Call, scope: MutableMapping[str, Any]) -> None:
-        taken = time.monotonic() - call.began
-        self._counters.ended(
-            "http", _outcome(call.status), None if call.streams else taken, received=call.received, sent=call.sent
-        )
-        if self._log is not None:
-            closed = {} if call.closed_for is None else {"closed": call.closed_for}
-            self._note(
-                scope, scope.get("method", "GET"), scope["path"], call.status, taken, call.received, call.sent, **closed
-            )
+    def _ended(self, call: _Call, scope: Scope) -> None:
+        seconds = time.monotonic() - call.began
+        lasted = None if call.streams else seconds
+        self._counters.ended("http", _outcome(call.status), lasted, received=call.received, sent=call.sent)
+        closed = {} if call.closed_for is None else {"closed": call.closed_for}
+        method = scope.get("method", "GET")
+        self._note(scope, method, scope["path"], call.status, seconds, call.received, call.sent, **closed)
 
     def _note(
         self,
-        scope: MutableMapping[str, Any],
+        scope: Scope,
         method: str,
         path: str,
         status: int,
@@ -239,7 +224,8 @@ class HttpEdge:
         sent: int,
         **more: str,
     ) -> None:
-        assert self._log is not None, "checked by the caller"
+        if self._log is None:
+            return
         self._log.note(
             front_end="http",
             peer=peer_of(scope),
@@ -269,7 +255,7 @@ async def _answer(send: Send, status: int, kind: bytes, body: bytes, *, close: b
     await send({"type": "http.response.body", "body": body})
 
 
-def _declared(scope: MutableMapping[str, Any]) -> int:
+def _declared(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value[:20])

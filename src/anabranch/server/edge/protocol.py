@@ -1,13 +1,15 @@
 """HTTP connections whose callers have to be quick enough: uvicorn's protocol with a time-out for the head of a request, and
-with the names in clients' certificates, which uvicorn does not hand to applications."""
+with the names in clients' certificates, which uvicorn does not hand to applications. And WebSocket connections."""
 
 from __future__ import annotations
 
 from asyncio import BaseTransport, TimerHandle, Transport
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
 
 from anabranch import limits
 from anabranch.security.tls import certificate_name
@@ -111,3 +113,15 @@ def timed_protocol(
                 self._head_timer = None
 
     return TimedProtocol
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """A connection whose scope has what aborts it, and the ASGI extension `tls`."""
+
+    def handle_connect(self, event: Request) -> None:
+        """See uvicorn: called once the handshake has come; the application runs after this has returned."""
+        super().handle_connect(event)
+        scope = cast(dict[str, Any] | None, getattr(self, "scope", None))
+        if scope is not None:  # else the handshake was refused
+            scope[CONNECTION] = self.transport.abort
+            scope["extensions"] = {**scope["extensions"], **tls_extension(self.transport)}

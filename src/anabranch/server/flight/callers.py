@@ -71,16 +71,22 @@ def caller(guard: Guard, context: Any) -> Principal:
     return guard.authenticate(token=found and found.token, certificate=certificate, peer=context.peer())
 
 
+def header_of(headers: Mapping[str, Sequence[str | bytes]], name: str) -> str | None:
+    """The first value of a header of a call."""
+    for each, values in headers.items():
+        if each.lower() == name and values:
+            return values[0] if isinstance(values[0], str) else values[0].decode("latin-1")
+    return None
+
+
 def _sent(headers: Mapping[str, Sequence[str | bytes]]) -> tuple[str, str | None]:
     """The scheme in lower case, and the token. Raises Unauthenticated."""
-    for name, values in headers.items():
-        if name.lower() == _HEADER and values:
-            value = values[0] if isinstance(values[0], str) else values[0].decode("latin-1")
-            scheme, _, rest = value.partition(" ")
-            if scheme.lower() == "bearer":
-                return "bearer", rest.strip()
-            if scheme.lower() == "basic":
-                return "basic", _password(rest)
+    scheme, _, rest = (header_of(headers, _HEADER) or "").partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return "bearer", rest.strip()
+        case "basic":
+            return "basic", _password(rest)
     return "", None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -14,7 +13,6 @@ from starlette.responses import Response
 from anabranch import limits
 from anabranch.core.ipc_bounds import open_bounded
 from anabranch.errors import InvalidArgument, TooLarge
-from anabranch.model.columns import RAW_COLUMNS
 from anabranch.model.pointer import EventPointer
 from anabranch.model.stream import StreamInfo
 from anabranch.model.times import to_micros
@@ -24,12 +22,13 @@ from anabranch.server.events.writers import AcceptedBatch, SharedWriter, append_
 from anabranch.server.http.body import FORM, media_type, read_body
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
-from anabranch.server.http.producers import numbered, producer_answer, sampled_json
+from anabranch.server.http.producers import numbered, producer_answer, ranges_json, sampled_json
 from anabranch.writing.acknowledgement import Ack
 
 JSON: Final = frozenset(("application/json",))
 LINES: Final = frozenset(("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"))
 ARROW: Final = frozenset(("application/vnd.apache.arrow.stream",))
+_BATCHES: Final = JSON | LINES | ARROW
 # curl's default for -d, and no type at all: JSON for a typed stream, bytes for a raw one.
 UNSAID: Final = frozenset(("", FORM))
 
@@ -46,83 +45,54 @@ async def append(call: HttpCall) -> Response:
     async def work(info: StreamInfo, writer: SharedWriter) -> Response:
         if (number := numbered(headers)) is not None:
             return await call.front.run(lambda: _append_numbered(call, info, writer, number, kind, body))
-        accepted = await _accept(call, writer, kind, headers, body)
+        accepted = await _accept(call, writer, kind, body)
         await call.front.writers.until_done(accepted if isinstance(accepted, Ack) else accepted.ack)
         return Response(answer(accepted), media_type="application/json")
 
     return await call.front.append(call.info, call.principal, work)
 
 
-async def _accept(
-    call: HttpCall, writer: SharedWriter, kind: str, headers: Headers, body: bytes
-) -> Ack | AcceptedBatch:
+async def _accept(call: HttpCall, writer: SharedWriter, kind: str, body: bytes) -> Ack | AcceptedBatch:
     """Hand the events to the writer."""
-    if kind in JSON and body.lstrip()[:1] != b"[":
-        if writer.samples:
-            return await call.front.run(lambda: writer.accept(writer.decoder.batch([writer.decoder.parse(body)])))
-        return await call.front.run(lambda: append_value(writer, writer.decoder.parse(body), len(body)))
-    if kind in JSON or kind in LINES:
-        return await call.front.run(
-            lambda: _append_all(call, writer, _values(writer.decoder, body, lines=kind in LINES))
-        )
-    if kind in ARROW:
-        return await call.front.run(lambda: _append_arrow(call, writer, body))
-    if not call.info.schema.raw:
-        raise _unsupported(call.info, kind)
-    key, moment = raw_headers(headers, writer.decoder)
-    return await call.front.run(lambda: append_value(writer, RawRow(body, key, moment), len(body)))
+    front, decoder = call.front, writer.decoder
+    if kind in JSON and body.lstrip()[:1] != b"[" and not writer.samples:
+        return await front.run(lambda: append_value(writer, decoder.parse(body), len(body)))
+    if kind not in _BATCHES and decoder.schema.raw:
+        key, moment = raw_headers(call.request.headers, decoder)
+        return await front.run(lambda: append_value(writer, RawRow(body, key, moment), len(body)))
+    atomic = call.flag("atomic")
+    return await front.run(lambda: writer.accept(_batch(call, decoder, kind, body), atomic=atomic))
 
 
 def _append_numbered(
     call: HttpCall, info: StreamInfo, writer: SharedWriter, number: Numbered, kind: str, body: bytes
 ) -> Response:
     """Append all events of a request as one unit of its producer."""
-    decoder, headers = writer.decoder, call.request.headers
+    produced = call.front.producers.append(info, number, _batch(call, writer.decoder, kind, body))
+    return Response(producer_answer(number, produced), media_type="application/json")
+
+
+def _batch(call: HttpCall, decoder: RowDecoder, kind: str, body: bytes) -> pa.RecordBatch | pa.Table:
+    """The events of a body, at least one. Raises InvalidArgument, SchemaMismatch, HttpRefusal."""
     batch: pa.RecordBatch | pa.Table
     if kind in ARROW:
         batch = read_arrow(body)
-    elif kind in JSON or kind in LINES:
+    elif kind in _BATCHES:
         found = decoder.parse(body, lines=kind in LINES)
         batch = decoder.batch(found if isinstance(found, list) else [found])
     elif decoder.schema.raw:
-        key, moment = raw_headers(headers, decoder)
-        moment = call.front.store.runtime.clock.now() if moment is None else moment
-        batch = pa.RecordBatch.from_pylist([{"key": key, "time": moment, "payload": body}], schema=RAW_COLUMNS)
+        key, moment = raw_headers(call.request.headers, decoder)
+        batch = decoder.batch([RawRow(body, key, call.front.store.runtime.clock.now() if moment is None else moment)])
     else:
-        raise _unsupported(info, kind)
+        raise HttpRefusal(
+            415,
+            "unsupported_media_type",
+            f"'{call.info.name}' has columns: send application/json, application/x-ndjson or "
+            f"application/vnd.apache.arrow.stream, not '{kind}'",
+        )
     if not batch.num_rows:
         raise InvalidArgument("expected at least one event")
-    return Response(
-        producer_answer(number, call.front.producers.append(info, number, batch)), media_type="application/json"
-    )
-
-
-def _unsupported(info: StreamInfo, kind: str) -> HttpRefusal:
-    return HttpRefusal(
-        415,
-        "unsupported_media_type",
-        f"'{info.name}' has columns: send application/json, application/x-ndjson or "
-        f"application/vnd.apache.arrow.stream, not '{kind}'",
-    )
-
-
-def _values(decoder: RowDecoder, body: bytes, *, lines: bool) -> list[Any]:
-    values = decoder.parse(body, lines=lines)
-    assert isinstance(values, list), "the body begins with a bracket, or is a list of lines"
-    return values
-
-
-def _append_all(call: HttpCall, writer: SharedWriter, values: Sequence[Any]) -> AcceptedBatch:
-    if not values:
-        raise InvalidArgument("expected at least one event")
-    return writer.accept(writer.decoder.batch(values), atomic=call.flag("atomic"))
-
-
-def _append_arrow(call: HttpCall, writer: SharedWriter, body: bytes) -> AcceptedBatch:
-    table = read_arrow(body)
-    if not table.num_rows:
-        raise InvalidArgument("expected at least one event")
-    return writer.accept(table, atomic=call.flag("atomic"))
+    return batch
 
 
 def read_arrow(body: bytes) -> pa.Table:
@@ -165,7 +135,7 @@ def answer(accepted: Ack | AcceptedBatch) -> bytes:
     found: dict[str, Any] = {"events": count}
     if pointers is not None:
         found["pointers"] = pointers
-    found["ranges"] = [{"segment": str(each.segment), "start": each.start, "stop": each.stop} for each in ranges]
+    found["ranges"] = ranges_json(ranges)
     return msgspec.json.encode(found | sampled_json(sampled))
 
 

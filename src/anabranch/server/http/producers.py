@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.server.events.producers import Numbered, ProducedBatch
 from anabranch.server.load.stream_loads import Sampled
+from anabranch.writing.acknowledgement import EventRange
 
 _NAMES: Final = ("producer-id", "producer-epoch", "producer-seq")
 
@@ -30,10 +32,14 @@ def producer_answer(number: Numbered, produced: ProducedBatch) -> bytes:
     """`{"events": N, "ranges": […], "sequence": N, "duplicate": …}`, and `sampled` as in `sampled_json`; of a repeat whose
     first answer is no longer known, `events` is null."""
     result = produced.result
-    ranges = [{"segment": str(each.segment), "start": each.start, "stop": each.stop} for each in result.ranges]
-    found: dict[str, Any] = {"events": result.events, "ranges": ranges}
+    found: dict[str, Any] = {"events": result.events, "ranges": ranges_json(result.ranges)}
     found |= {"sequence": number.sequence, "duplicate": result.duplicate}
     return msgspec.json.encode(found | sampled_json(produced.sampled))
+
+
+def ranges_json(ranges: Sequence[EventRange]) -> list[dict[str, Any]]:
+    """Where appended events are."""
+    return [{"segment": str(each.segment), "start": each.start, "stop": each.stop} for each in ranges]
 
 
 def sampled_json(sampled: Sampled | None) -> dict[str, Any]:

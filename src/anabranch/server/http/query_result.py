@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -15,49 +15,52 @@ from anabranch.server.events.parquet_encoder import ParquetEncoder
 from anabranch.server.events.row_encoder import check_result, encode_results
 
 
-class ResultEncoder(Protocol):
-    """Encodes a result: `head`, then each batch, then `end`. `problem` ends a result that can't be completed: the bytes that
-    say why, or None if the form has no place for that."""
-
-    def head(self) -> bytes: ...
-
-    def batch(self, batch: pa.RecordBatch) -> bytes: ...
-
-    def end(self) -> bytes: ...
-
-    def problem(self, problem: Mapping[str, Any]) -> bytes | None: ...
-
-
-class _Lines:
-    """Each row as a JSON object on a line of its own."""
+class ResultEncoder:
+    """Encodes a result: `head`, then each batch, then `end`."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        check_result(schema)
+        self.schema = schema
 
     def head(self) -> bytes:
+        """What comes before the first batch."""
         return b""
 
     def batch(self, batch: pa.RecordBatch) -> bytes:
-        return b"".join(row + b"\n" for row in encode_results(batch))
+        """Rows."""
+        raise NotImplementedError
 
     def end(self) -> bytes:
+        """What comes after the last batch."""
         return b""
+
+    def problem(self, problem: Mapping[str, Any]) -> bytes | None:
+        """The end of a result that can't be completed: why, or None if the form has no place for that."""
+        del problem
+        return None
+
+
+class _Lines(ResultEncoder):
+    """Each row as a JSON object on a line of its own."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(schema)
+        check_result(schema)
+
+    def batch(self, batch: pa.RecordBatch) -> bytes:
+        return b"".join(row + b"\n" for row in encode_results(batch))
 
     def problem(self, problem: Mapping[str, Any]) -> bytes:
         return b'{"_problem":%b}\n' % msgspec.json.encode(problem)
 
 
-class _Document:
+class _Document(ResultEncoder):
     """One JSON object with all rows, so there is a limit to its size."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(schema)
         check_result(schema)
-        self._columns = [{"name": field.name, "type": str(field.type)} for field in schema]
         self._rows: list[bytes] = []
         self._size = 0
-
-    def head(self) -> bytes:
-        return b""
 
     def batch(self, batch: pa.RecordBatch) -> bytes:
         rows = encode_results(batch)
@@ -72,20 +75,15 @@ class _Document:
         return b""
 
     def end(self) -> bytes:
-        return b'{"columns":%b,"rows":[%b]}' % (msgspec.json.encode(self._columns), b",".join(self._rows))
-
-    def problem(self, problem: Mapping[str, Any]) -> None:
-        del problem
+        columns = [{"name": field.name, "type": str(field.type)} for field in self.schema]
+        return b'{"columns":%b,"rows":[%b]}' % (msgspec.json.encode(columns), b",".join(self._rows))
 
 
-class _Arrow:
+class _Arrow(ResultEncoder):
     """An Arrow IPC stream."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-
     def head(self) -> bytes:
-        return arrow_head(self._schema)
+        return arrow_head(self.schema)
 
     def batch(self, batch: pa.RecordBatch) -> bytes:
         return arrow_batch(batch, None)
@@ -94,26 +92,21 @@ class _Arrow:
         return END
 
     def problem(self, problem: Mapping[str, Any]) -> bytes:
-        return arrow_batch(empty_batch(self._schema), None, problem) + END
+        return arrow_batch(empty_batch(self.schema), None, problem) + END
 
 
-class _Parquet:
+class _Parquet(ResultEncoder):
     """A Parquet file, whose missing footer shows that it is not whole."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        super().__init__(schema)
         self._file = ParquetEncoder(schema)
-
-    def head(self) -> bytes:
-        return b""
 
     def batch(self, batch: pa.RecordBatch) -> bytes:
         return self._file.write(batch)
 
     def end(self) -> bytes:
         return self._file.end()
-
-    def problem(self, problem: Mapping[str, Any]) -> None:
-        del problem
 
 
 ENCODERS: Final[Mapping[str, Callable[[pa.Schema], ResultEncoder]]] = {

@@ -9,10 +9,19 @@ from anabranch.server.processes.supervisor import SupervisedProcess
 
 
 class FrontEndProcess:
-    """The part `name` of a broker, called `title` in messages. A process that ends by itself is replaced."""
+    """The part `name` of a broker, called `title` in messages. A process that ends by itself is replaced. `door` is the
+    descriptor of a listening socket that it serves."""
 
     def __init__(
-        self, name: str, title: str, settings: ServerSettings, counters: Counters, *, slots: int, slot: int
+        self,
+        name: str,
+        title: str,
+        settings: ServerSettings,
+        counters: Counters,
+        *,
+        slots: int,
+        slot: int,
+        door: int | None = None,
     ) -> None:
         order = {
             "front_end": name,
@@ -20,9 +29,11 @@ class FrontEndProcess:
             "slots": slots,
             "slot": slot,
             "counters": counters.descriptor,
+            "door": door,
         }
         self.name = name
-        self._process = SupervisedProcess(title, order, (counters.descriptor,), replaced=counters.restarted)
+        inherited = (counters.descriptor,) if door is None else (counters.descriptor, door)
+        self._process = SupervisedProcess(title, order, inherited, replaced=counters.restarted)
 
     def start(self) -> str:
         return str(self._process.start()["address"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-import threading
 
 from anabranch.server.config import ServerSettings
 from anabranch.server.counters import Counters
+from anabranch.server.drain import drain_together
 from anabranch.server.http_front_end import listen, shown_url
-from anabranch.server.processes.supervisor import SupervisedProcess
+from anabranch.server.processes.front_end_process import FrontEndProcess
 
 
 class HttpWorkers:
@@ -23,26 +23,18 @@ class HttpWorkers:
         self._slots = slots
         self._first_slot = first_slot
         self._door: socket.socket | None = None
-        self._workers: list[SupervisedProcess] = []
+        self._workers: list[FrontEndProcess] = []
 
     def start(self) -> str:
         settings = self._settings
         self._door = listen(settings.host, settings.http_port)
         self._door.set_inheritable(True)
-        order = {
-            "front_end": "http",
-            "settings": settings.model_dump(mode="json"),
-            "slots": self._slots,
-            "counters": self._counters.descriptor,
-            "door": self._door.fileno(),
-        }
-        shared = (self._door.fileno(), self._counters.descriptor)
         for number in range(settings.workers):
-            worker = SupervisedProcess(
-                f"HTTP worker {number + 1}",
-                {**order, "slot": self._first_slot + number},
-                shared,
-                replaced=self._counters.restarted,
+            worker = FrontEndProcess(
+                *("http", f"HTTP worker {number + 1}", settings, self._counters),
+                slots=self._slots,
+                slot=self._first_slot + number,
+                door=self._door.fileno(),
             )
             self._workers.append(worker)
             worker.start()
@@ -54,16 +46,7 @@ class HttpWorkers:
     def drain(self, seconds: float) -> bool:
         if self._door is not None:
             self._door.close()
-        results: list[bool] = []
-        threads = [
-            threading.Thread(target=lambda worker=worker: results.append(worker.drain(seconds)), daemon=True)
-            for worker in self._workers
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(seconds + 1.0)
-        return len(results) == len(threads) and all(results)
+        return drain_together(self._workers, seconds)
 
     def stop(self) -> None:
         if self._door is not None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pyarrow import flight
 
+from anabranch.server.flight.callers import header_of
 from anabranch.wire.commands import DIALECT_HEADER
 
 DIALECT: Final = "dialect"
@@ -25,11 +26,8 @@ class DialectMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     def start_call(self, info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> _Dialect | None:
         """Called by pyarrow at the start of each call."""
         del info
-        for name, values in headers.items():
-            if name.lower() == DIALECT_HEADER and values:
-                value = values[0]
-                return _Dialect(value if isinstance(value, str) else value.decode("latin-1"))
-        return None
+        name = header_of(headers, DIALECT_HEADER)
+        return None if name is None else _Dialect(name)
 
 
 def dialect_of(context: Any) -> str | None:

@@ -21,6 +21,7 @@ from anabranch.server.flight.sql.handles import SqlStatement
 from anabranch.server.flight.sql.listings import answer, schema_of
 from anabranch.server.queries import CallersQueries
 from anabranch.wire.commands import pack, parse, unpack, unpack_as
+from anabranch.wire.frames import pack_table
 from anabranch.wire.v1 import flight_sql_pb2 as sql
 
 ACTIONS: Final = (
@@ -182,8 +183,5 @@ def _parameters(reader: Any) -> bytes:
         raise InvalidArgument(f"a query takes one row of parameters, not {table.num_rows}")
     if table.nbytes > limits.COMMAND_BYTES_MAX // 2:
         raise TooLarge("the parameters of a query", table.nbytes, limits.COMMAND_BYTES_MAX // 2)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
+    data: bytes = pack_table(table).to_pybytes()
     return data

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
+from typing import Final
 
+from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
 from anabranch import limits
-from anabranch.server.http.bytes.byte_range import requested_range
 from anabranch.server.http.bytes.headers import disposition, file_type, repr_digest
 from anabranch.server.http.bytes.state import FILE_NAME, FILE_TYPE, Upload, load
 from anabranch.server.http.etags import names_tag
@@ -15,6 +17,8 @@ from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.server.rights import StreamRight
 from anabranch.store.facade import Store
+
+_RANGE: Final = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
 
 
 async def download(call: HttpCall) -> Response:
@@ -32,7 +36,7 @@ async def download(call: HttpCall) -> Response:
         raise HttpRefusal(412, "changed", f"the ETag is {tag}")
     if "if-none-match" in headers and names_tag(headers["if-none-match"], tag, weak=True):
         return Response(status_code=304, headers={"ETag": tag, "Cache-Control": answer["Cache-Control"]})
-    found = requested_range(headers, size, tag)
+    found = _requested_range(headers, size, tag)
     start, stop = (0, size) if found is None else found
     if found is not None:
         answer["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
@@ -54,6 +58,32 @@ def download_headers(upload: Upload) -> dict[str, str]:
         "Anabranch-Head": str(upload.head),
     }
     return found if upload.sha256 is None or upload.head else {**found, "Repr-Digest": repr_digest(upload.sha256)}
+
+
+def _requested_range(headers: Headers, size: int, tag: str) -> tuple[int, int] | None:
+    """The half-open range that `Range` asks of `size` bytes whose ETag is `tag`; None for all of them: without a range,
+    with several or one of another unit, and where `If-Range` names another state. Raises HttpRefusal (416) if it holds
+    no byte."""
+    match = _RANGE.fullmatch(headers.get("range", ""))
+    if match is None or headers.get("if-range", tag) != tag:
+        return None
+    first, last = match.groups()
+    if not first and not last:
+        return None
+    if not first:
+        start, stop = max(0, size - int(last)), size
+    else:
+        start, stop = int(first), min(size, int(last) + 1) if last else size
+        if last and int(last) < start:
+            return None
+    if start >= stop:
+        raise HttpRefusal(
+            416,
+            "range_not_satisfiable",
+            f"there are {size:,} bytes: the range holds none",
+            Content_Range=f"bytes */{size}",
+        )
+    return start, stop
 
 
 def _tag(upload: Upload) -> str:

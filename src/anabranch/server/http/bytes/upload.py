@@ -3,6 +3,7 @@ and can be downloaded, once all its bytes are durable."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 
@@ -13,7 +14,6 @@ from anabranch.core.byte_stream import BYTES
 from anabranch.errors import AnabranchError, TooLarge
 from anabranch.server.calls import allowed_stream
 from anabranch.server.http.bytes import headers as said
-from anabranch.server.http.bytes.body_parts import store_body, whole_body, write_part
 from anabranch.server.http.bytes.download import download_headers
 from anabranch.server.http.bytes.expiry import prolong
 from anabranch.server.http.bytes.state import Upload, expect, finish, load, tags_of
@@ -117,7 +117,7 @@ async def _append_body(call: HttpCall, upload: Upload, left: int) -> Upload:
     front, guard, checksum = call.front, call.front.guard, said.checksum_of(call.request.headers)
     memory = limits.UPLOAD_MEMORY_BYTES if checksum is None else limits.HTTP_BODY_BYTES_MAX
     with guard.hold(call.principal, "connections"), guard.hold(call.principal, "memory", memory):
-        body = None if checksum is None else await whole_body(call)
+        body = None if checksum is None else await _whole_body(call)
         if checksum is not None and body is not None:
             checksum.verify(body)
         writer = await front.run(lambda: front.store._byte_streams.append_to(upload.info.id))
@@ -125,12 +125,57 @@ async def _append_body(call: HttpCall, upload: Upload, left: int) -> Upload:
             if writer.tell() != upload.offset:  # another request stored more before this one fenced it off
                 _check_offset(upload._replace(offset=writer.tell()), upload.offset)
             if body is None:
-                await store_body(call, writer, bytes_max=left)
+                await _store_body(call, writer, bytes_max=left)
             elif body:
-                await front.run(partial(write_part, writer, body))
+                await front.run(partial(_write_part, writer, body))
             return upload._replace(offset=writer.tell())
         finally:
             await front.run(partial(_close, writer))
+
+
+async def _store_body(call: HttpCall, writer: ByteWriter, *, bytes_max: int) -> None:
+    """Append the body; returns once all of it is durable. A part is written while the next one comes. What came before
+    an error stays: ClientDisconnect, RateLimited, TooLarge for a body over `bytes_max`, HttpRefusal where the broker
+    stops, and what the writer raises."""
+    part = bytearray()
+    writing: asyncio.Future[None] | None = None
+    taken = 0
+    try:
+        async for piece in call.request.stream():
+            if call.front.draining:
+                raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
+            call.front.guard.admit(call.principal, calls=0, bytes_=len(piece))
+            taken += len(piece)
+            part += piece[: len(piece) - max(0, taken - bytes_max)]
+            if taken > bytes_max:
+                raise TooLarge("the body of an upload", taken, bytes_max)
+            if len(part) >= limits.UPLOAD_PART_BYTES:
+                if writing is not None:
+                    await writing
+                writing = asyncio.ensure_future(call.front.run(partial(_write_part, writer, bytes(part))))
+                part.clear()
+    finally:
+        if writing is not None:
+            await writing
+        if part:
+            await call.front.run(partial(_write_part, writer, bytes(part)))
+
+
+async def _whole_body(call: HttpCall) -> bytes:
+    """The body, which is to be verified before any of it is stored. Raises TooLarge, ClientDisconnect, RateLimited."""
+    body = bytearray()
+    async for piece in call.request.stream():
+        call.front.guard.admit(call.principal, calls=0, bytes_=len(piece))
+        body += piece
+        if len(body) > limits.HTTP_BODY_BYTES_MAX:
+            raise TooLarge("a body with a checksum", len(body), limits.HTTP_BODY_BYTES_MAX)
+    return bytes(body)
+
+
+def _write_part(writer: ByteWriter, part: bytes) -> None:
+    """Append a part; returns once it is durable."""
+    writer.write(part)
+    writer.flush()
 
 
 def _close(writer: ByteWriter) -> None:

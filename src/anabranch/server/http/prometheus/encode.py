@@ -1,4 +1,4 @@
-"""Values as the JSON of Prometheus: `{"resultType": …, "result": …}`."""
+"""Values and errors as the JSON of Prometheus."""
 
 from __future__ import annotations
 
@@ -9,15 +9,37 @@ import numpy as np
 from starlette.responses import Response
 
 from anabranch import limits
-from anabranch.errors import QueryLimitExceeded
+from anabranch.errors import InvalidArgument, InvalidSql, NotFound, QueryLimitExceeded
 from anabranch.query.promql.evaluate import PromValue
 from anabranch.query.promql.numbers import number_text
 from anabranch.query.promql.vectors import Bools, Floats, Integers, SampledSeries, SeriesVector, key_of
+from anabranch.server.http.problem import problem_of, problem_response, with_body
 
 
 def success(data: object) -> Response:
     """The answer to a request that succeeded."""
     return Response(msgspec.json.encode({"status": "success", "data": data}), media_type="application/json")
+
+
+def prometheus_refusal(error: BaseException) -> Response:
+    """The answer to a request that failed, as `{"status": "error", "errorType": …, "error": …}`. What a query can't compute is 422, what can't be parsed is 400."""
+    response = problem_response(error)
+    status, kind = response.status_code, "internal"
+    match error:
+        case InvalidSql():
+            status, kind = 422, "execution"
+        case InvalidArgument():
+            status, kind = 400, "bad_data"
+        case QueryLimitExceeded():
+            status, kind = (503, "timeout") if error.limit == "time" else (422, "execution")
+        case NotFound():
+            kind = "not_found"
+        case _ if status == 503:
+            kind = "unavailable"
+        case _ if 400 <= status < 500:
+            kind = "bad_data"
+    answer = {"status": "error", "errorType": kind, "error": problem_of(error)["detail"]}
+    return with_body(response, answer, status)
 
 
 def instant_result(value: PromValue, at: int) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from anabranch.server.http.access import password_token
 from anabranch.server.http.endpoints import Endpoint, Handler
 from anabranch.server.http.openapi_parts import TEXT, query_parameter
+from anabranch.server.http.prometheus.encode import prometheus_refusal
 from anabranch.server.http.prometheus.query import prometheus_query, prometheus_query_range
-from anabranch.server.http.prometheus.refusal import prometheus_refusal
 from anabranch.server.http.prometheus.series import (
     prometheus_build,
     prometheus_label_values,

@@ -26,9 +26,8 @@ from anabranch.server.http.openapi_parts import (
     query_parameter,
 )
 from anabranch.server.http.queries import resources, templates
-from anabranch.server.http.queries.logs import query_logs
 from anabranch.server.http.queries.resources import TEXT_MEMBERS
-from anabranch.server.http.queries.results import query_results, query_state, results_socket
+from anabranch.server.http.queries.results import query_logs, query_results, query_state, results_socket
 from anabranch.server.http.queries.schemas import NEW_QUERY
 
 _QUERIES: Final = "/v1/queries"
