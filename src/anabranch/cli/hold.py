@@ -21,14 +21,12 @@ from anabranch.cli.options import (
     parse_tags,
     store_path,
 )
-from anabranch.cli.output import iso_time, print_columns, print_note, print_result, put_line
+from anabranch.cli.output import print_note, print_result
 from anabranch.cli.verbs import BLOBS_VARIABLE, HISTORY_VARIABLE, KEYS_VARIABLE, STORE_VARIABLE, TIME_ZONE_VARIABLE
 from anabranch.errors import StreamNotFound, StreamRenamed
 from anabranch.runtime.folders import expand_home
 
 if TYPE_CHECKING:
-    from anabranch.catalog.port import Reading
-    from anabranch.model.ids import StreamId
     from anabranch.runtime.ports import Runtime
     from anabranch.streams.ephemeral.api import Ephemeral
     from anabranch.streams.ephemeral.keep_alive import Held
@@ -88,27 +86,6 @@ def keep(stream: StreamArgument, as_json: JsonOption = False) -> None:
     with open_catalog() as names:
         info = names.ephemeral.keep(stream)
     print_result(as_json, {"name": str(info.name), "ephemeral": False}, f"stream '{stream}' lasts")
-
-
-def holders_json(reading: Reading, stream: StreamId) -> list[dict[str, Any]] | None:
-    """Returns the holders of the stream as JSON; None for a permanent one."""
-    from anabranch.streams.lifecycle.holders import holders_of
-
-    holders = holders_of(reading, stream)
-    if holders is None:
-        return None
-    return [
-        {"process": each.process, "since": iso_time(each.since), "until": iso_time(each.until)}
-        for each in sorted(holders, key=lambda holder: holder.since)
-    ]
-
-
-def print_holders(holders: list[dict[str, Any]]) -> None:
-    """Print the holders of an ephemeral stream, and when each expires."""
-    put_line("  ephemeral: deleted when nobody holds it any more")
-    rows = [(each["process"], each["since"], each["until"]) for each in holders]
-    print_columns(("HELD BY", "SINCE", "EXPIRES"), rows, indent="  ")
-    put_line()
 
 
 def _create_or_hold(ephemeral: Ephemeral, stream: str, **creation: Any) -> Held:

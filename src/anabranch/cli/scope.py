@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.cli.confirm import YesOption, confirm
 from anabranch.cli.declare import argument, flag, new_app
@@ -15,6 +15,7 @@ from anabranch.cli.options import (
     open_catalog,
     open_store,
     parse_tags,
+    store_path,
 )
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
@@ -25,7 +26,6 @@ from anabranch.remote.address import is_broker
 if TYPE_CHECKING:
     from anabranch.core.copy import CopyResult
     from anabranch.model.stream import Scope
-    from anabranch.store import Store
     from anabranch.store.catalog_store import CatalogStore
 
 app = new_app()
@@ -94,15 +94,18 @@ def delete(
       anabranch scope delete iot
       anabranch scope delete iot --recursive
     """
+    from anabranch.cli.show import summaries
+
     with open_catalog() as names:
         if not recursive:
             names.scopes.delete(name)
         else:
-            events, streams = _held(names, name)
+            held = summaries(names, name, internal=True)
+            events = sum(each["events"] for each in held)
             users = _pipelines(names, name)
             also = f", which {', '.join(users)} used" if users else ""
             confirm(
-                f"Delete scope '{name}' with {counted(streams, 'stream')} and {counted(events, 'event')}{also}?",
+                f"Delete scope '{name}' with {counted(len(held), 'stream')} and {counted(events, 'event')}{also}?",
                 yes=yes,
             )
             with ProgressMeter(f"deleting {name}", unit_bytes=False) as meter:
@@ -178,26 +181,11 @@ def rename(
 app.command("move", help="The same as `rename`.", hidden=True)(rename)
 
 
-def _held(names: CatalogStore, scope: str) -> tuple[int, int]:
-    """Returns the number of events and of streams in the scope."""
-    rows: list[dict[str, Any]]
-    if is_broker(getattr(names, "url", "")):
-        from anabranch.cli.show_remote import remote_summaries
-
-        rows = remote_summaries(cast("Store", names), scope, internal=True)
-    else:
-        from anabranch.cli.show import summaries
-
-        with names.catalog.reading() as reading:
-            rows = summaries(reading, scope, internal=True)
-    return sum(row["events"] for row in rows), len(rows)
-
-
 def _pipelines(names: CatalogStore, scope: str) -> list[str]:
     """Returns the pipelines that read or write streams of the scope. Raises PipelineRunning if one runs."""
     from anabranch.spark.pipelines.record import rows
 
-    if is_broker(getattr(names, "url", "")):
+    if is_broker(store_path()):
         return []  # pipelines run only where the store itself is opened
     found = []
     for row in rows(names.catalog):

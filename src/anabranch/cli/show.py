@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from anabranch.catalog.port import Reading
-from anabranch.catalog.state.load import LOAD_POLICY
-from anabranch.cli.autoscale import scaling_text
-from anabranch.cli.hold import holders_json, print_holders
+from anabranch.cli.autoscale import policy_json, scaling_text
 from anabranch.cli.limit import load_text
+from anabranch.cli.options import store_path
 from anabranch.cli.output import iso_time, print_columns, print_result, put_line
 from anabranch.cli.retain import policy_text
 from anabranch.core.cuts import head_cut, tail_cut
-from anabranch.core.list_filter import ListFilter
-from anabranch.log.sizes import segment_bytes
+from anabranch.errors import StreamNotFound
 from anabranch.model.amounts import size_text
 from anabranch.model.ids import StreamId
 from anabranch.model.load_policy import load_policy_from_json, load_policy_to_json
-from anabranch.model.policy import rate_from_json, rate_to_json
+from anabranch.model.policy import rate_from_json
 from anabranch.model.stream import Segment, StreamView
-from anabranch.streams.directory.scopes import need_scope
+from anabranch.remote.address import is_broker
 from anabranch.streams.lifecycle.holders import ephemeral_among
-from anabranch.streams.names.alias import aliases
 from anabranch.streams.retention.policy import Retention
-from anabranch.streams.retention.stored import policy_of
-from anabranch.streams.scaling.stored import rate_policy_of
+
+if TYPE_CHECKING:
+    from anabranch.store.catalog_store import CatalogStore
+    from anabranch.streams.ephemeral.api import Ephemeral
 
 
 def summary(view: StreamView) -> dict[str, Any]:
@@ -52,20 +52,33 @@ def print_change(view: StreamView, as_json: bool, text: str, **more: object) -> 
 
 
 def summaries(
-    reading: Reading, scope: str | None, *, internal: bool, selected: ListFilter | None = None
+    names: CatalogStore,
+    scope: str | None,
+    *,
+    internal: bool,
+    tag: Sequence[str] | None = None,
+    pattern: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Returns the streams by name, of one scope or of all. Raises ScopeNotFound."""
-    if scope is not None:
-        need_scope(reading, scope)
-    selected = selected or ListFilter()
-    found = [info for info in reading.streams(scope) if internal or not info.name.internal]
-    views = [reading.view(info.id) for info in found if selected(str(info.name), info.tags)]
-    held = ephemeral_among(reading, [view.info.id for view in views if view is not None])
-    named = _aliases(reading)
+    """Returns the streams by name, of one scope or of all. A broker is asked twice for each. Raises ScopeNotFound."""
+    found = list(names.streams.list(scope, tag=tag, pattern=pattern, internal=internal))
+    aliases = defaultdict(list)
+    for alias, stream in names.aliases.of().items():
+        aliases[str(stream)].append(str(alias))
+    views: list[StreamView] = []
+    ephemeral: set[StreamId] = set()
+    if is_broker(store_path()):
+        for info in found:
+            with suppress(StreamNotFound):  # deleted meanwhile
+                held = names.ephemeral.is_ephemeral(info.id)
+                views.append(names.streams.view(info.id))
+                ephemeral |= {info.id} if held else set()
+    else:
+        with names.catalog.reading() as reading:
+            views = [view for view in (reading.view(info.id) for info in found) if view is not None]
+            ephemeral |= ephemeral_among(reading, [view.info.id for view in views])
     return [
-        summary(view) | {"ephemeral": view.info.id in held, "aliases": named.get(view.info.id, [])}
+        summary(view) | {"ephemeral": view.info.id in ephemeral, "aliases": aliases[str(view.info.name)]}
         for view in views
-        if view is not None
     ]
 
 
@@ -91,44 +104,40 @@ def print_summaries(rows: list[dict[str, Any]]) -> None:
     )
 
 
-def _aliases(reading: Reading) -> dict[StreamId, list[str]]:
-    found: dict[StreamId, list[str]] = {}
-    for alias in aliases(reading):
-        found.setdefault(alias.stream, []).append(str(alias.name))
-    return found
-
-
-def details(reading: Reading, view: StreamView) -> dict[str, Any]:
-    """Returns all details of a stream. `bytes` are logical: the size of its events when they were appended."""
+def details(names: CatalogStore, stream: str) -> dict[str, Any]:
+    """Returns all details of a stream. `bytes` are logical: the size of its events when they were appended. Raises
+    StreamNotFound."""
+    view = names.streams.view(stream)
     ident = view.info.id
-    policy, rate = policy_of(reading, ident), rate_policy_of(reading, ident)
-    load = reading.state(LOAD_POLICY, ident)
-    return details_from(
-        view,
-        lambda segment: segment_bytes(reading, view, segment.id, segment.head, view.length(segment.id)),
-        aliases=[str(alias) for alias in reading.aliases_of(ident)],
-        holders=holders_json(reading, ident),
-        retention=None if policy is None else policy.to_json(),
-        scaling=None if rate is None else rate_to_json(rate),
-        load=None if load is None else load_policy_to_json(load),
-    )
-
-
-def details_from(view: StreamView, size_of: Callable[[Segment], int], **more: Any) -> dict[str, Any]:
-    """The same from values that were read already: `aliases`, `holders`, `retention`, `scaling` and `load`."""
-    segments = [_segment(view, segment, size_of(segment)) for segment in view.ordered]
+    sizes = {part.segment: part.bytes for part in names.cuts.between(ident).ranges}
+    policies = names.policies
+    retention, load = policies.retention(ident), policies.load(ident)
     return {
         **summary(view),
-        "bytes": sum(segment["bytes"] for segment in segments),
+        "bytes": sum(sizes.values()),
         "head": str(head_cut(view)),
         "tail": str(tail_cut(view)),
         "schema_version": view.info.schema_version,
         "columns": [{"name": field.name, "type": str(field.type)} for field in view.info.schema.columns],
         "checks": {each.name: each.condition for each in view.info.schema.checks},
         "epochs": _epochs(view),
-        "segments": segments,
-        **more,
+        "segments": [_segment(view, segment, sizes.get(segment.id, 0)) for segment in view.ordered],
+        "aliases": [str(alias) for alias in names.aliases.of(ident)],
+        "holders": _holders(names.ephemeral, ident),
+        "retention": None if retention is None else retention.to_json(),
+        "scaling": policy_json(policies.scaling(ident)),
+        "load": None if load is None else load_policy_to_json(load),
     }
+
+
+def _holders(ephemeral: Ephemeral, stream: StreamId) -> list[dict[str, Any]] | None:
+    """The holders of a stream; None for a permanent one."""
+    if not ephemeral.is_ephemeral(stream):
+        return None
+    return [
+        {"process": each.process, "since": iso_time(each.since), "until": iso_time(each.until)}
+        for each in ephemeral.holders(stream)
+    ]
 
 
 def print_details(shown_stream: dict[str, Any]) -> None:
@@ -157,7 +166,10 @@ def print_details(shown_stream: dict[str, Any]) -> None:
         put_line(f"  {name:<8} {value}")
     put_line()
     if shown_stream["holders"] is not None:
-        print_holders(shown_stream["holders"])
+        put_line("  ephemeral: deleted when nobody holds it any more")
+        rows = [(each["process"], each["since"], each["until"]) for each in shown_stream["holders"]]
+        print_columns(("HELD BY", "SINCE", "EXPIRES"), rows, indent="  ")
+        put_line()
     roles = {shown_stream["key"]: "key", shown_stream["time"]: "time"}
     print_columns(
         ("COLUMN", "TYPE", "ROLE"),

@@ -22,14 +22,12 @@ from anabranch.cli.options import (
     open_catalog,
     open_store,
     split_list,
-    store_path,
 )
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.ranges import ByOption, time_kind
 from anabranch.cli.retain import retain
 from anabranch.cli.watermark import watermark
 from anabranch.errors import InvalidArgument
-from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,18 +55,9 @@ def list_streams(
       anabranch stream list iot --tag owner=plant-7 --match 'sensor-*'
     """
     from anabranch.cli.show import print_summaries, summaries
-    from anabranch.core.list_filter import ListFilter
 
-    selected = ListFilter(tag=tag, pattern=match)
-
-    if is_broker(store_path()):
-        from anabranch.cli.show_remote import remote_summaries
-
-        with open_store() as opened:
-            rows = remote_summaries(opened, scope, internal=internal, selected=selected)
-    else:
-        with open_catalog() as names, names.catalog.reading() as reading:
-            rows = summaries(reading, scope, internal=internal, selected=selected)
+    with open_catalog() as names:
+        rows = summaries(names, scope, internal=internal, tag=tag, pattern=match)
     if as_json:
         print_json(rows)
     else:
@@ -85,17 +74,9 @@ def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
       anabranch stream show iot/sensors --json | jq -r .tail
     """
     from anabranch.cli.show import details, print_details
-    from anabranch.model.names import StreamName
-    from anabranch.streams.directory.find import need_view
 
-    if is_broker(store_path()):
-        from anabranch.cli.show_remote import remote_details
-
-        with open_store() as opened:
-            result = remote_details(opened, stream)
-    else:
-        with open_catalog() as names, names.catalog.reading() as reading:
-            result = details(reading, need_view(reading, StreamName.parse(stream)))
+    with open_catalog() as names:
+        result = details(names, stream)
     if as_json:
         print_json(result)
     else:

@@ -140,7 +140,7 @@ class _RecordParser:
         return pa.table(columns, schema=pa.schema(self._fields))
 
     def _read(self, data: bytes, convert: pa.csv.ConvertOptions) -> pa.Table:
-        read = pa.csv.ReadingOptions(column_names=self._header, use_threads=False, block_size=len(data) + 1)
+        read = pa.csv.ReadOptions(column_names=self._header, use_threads=False, block_size=len(data) + 1)
         try:
             return pa.csv.read_csv(
                 pa.BufferReader(data), read_options=read, parse_options=self._parse, convert_options=convert

@@ -94,7 +94,7 @@ def _with_types(columns: pa.Schema, types: dict[str, pa.DataType]) -> pa.Schema:
 def _read_json(block: Lines, schema: pa.Schema | None = None) -> pa.Table:
     return pa.json.read_json(
         pa.BufferReader(block.data),
-        read_options=pa.json.ReadingOptions(use_threads=False, block_size=len(block.data) + 1),
+        read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
         parse_options=pa.json.ParseOptions(explicit_schema=schema),
     )
 
@@ -122,7 +122,7 @@ def infer_csv(
     def read(convert: pa.csv.ConvertOptions) -> pa.Table:
         return pa.csv.read_csv(
             pa.BufferReader(records.data),
-            read_options=pa.csv.ReadingOptions(column_names=names, use_threads=False, block_size=len(records.data) + 1),
+            read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(records.data) + 1),
             parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
             convert_options=convert,
         )

@@ -104,7 +104,7 @@ def _fast(block: Lines, schema: StreamSchema, times: TimeReading = DEFAULT_READI
     try:
         table = pa.json.read_json(
             pa.BufferReader(block.data),
-            read_options=pa.json.ReadingOptions(use_threads=False, block_size=len(block.data) + 1),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
             parse_options=pa.json.ParseOptions(explicit_schema=text_schema, unexpected_field_behavior="error"),
         )
         if table.num_rows != block.count or _has_blank_line(block.data):
