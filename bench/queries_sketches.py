@@ -84,7 +84,7 @@ def _result(name: str, rounds: Any, other: str, note: str) -> Result:
 def _filters(spark: SparkSession, files: Path, setting: BenchmarkSetting) -> Result:
     """A filter of all users, of the same size: 32 KiB."""
     from anabranch.sketches.bloom import AGGREGATE, expression
-    from anabranch.spark.pipelines.spark_functions import provide_functions
+    from anabranch.spark.pipelines.analyze import provide_functions
 
     provide_functions(spark, AGGREGATE)
     events = spark.read.parquet(str(files)).cache()

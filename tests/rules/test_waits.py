@@ -51,7 +51,7 @@ ALLOWED = {
     "reading/async_bridge.py::AsyncBridge._run self._changed.wait": _CONDITION + "a task that has nothing to do",
     "runtime/tasks.py::_ThreadCondition.wait self.acquire": "takes the condition's own lock back, held for moments",
     "spark/sink.py::_Sink._stage TaskContext.get": "not a wait",
-    "spark/pipelines/spark_functions.py::provide_functions builder.get": "not a wait: an Option",
+    "spark/pipelines/analyze.py::provide_functions builder.get": "not a wait: an Option",
     "spark/pipelines/windows/processor.py::DriftProcessor.handleInputRows self._trackers.get": "not a wait: Spark's state",
     "spark/pipelines/windows/processor.py::CountWindows.handleInputRows self._open.get": "not a wait: Spark's state",
     "spark/pipelines/windows/processor.py::PaneWindows._advance self._state.get": "not a wait: Spark's state",

@@ -18,7 +18,7 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.pipelines import admin
 from anabranch.spark.pipelines import record as row_of
-from anabranch.spark.pipelines.abandoned_checkpoints import drop_abandoned, standby_number
+from anabranch.spark.pipelines.checkpoint_places import drop_abandoned, standby_number
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.record import PipelineRow

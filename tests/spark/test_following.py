@@ -22,13 +22,11 @@ from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.options import from_json_option, to_json_option
 from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches
 from anabranch.spark.pipelines.plan import plan
-from anabranch.spark.pipelines.standby import copy_checkpoint, refuse_unfollowable
-from anabranch.spark.pipelines.standby_lag import StandbyLag
+from anabranch.spark.pipelines.standby import StandbyLag, copy_checkpoint, refuse_unfollowable
 from anabranch.spark.source import standby_mark
-from anabranch.spark.source.following import FollowedBatches, FollowedRun
+from anabranch.spark.source.following import FollowedBatches, FollowedRun, StandbyRole
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.standby_mark import AwaitedStandby, write_mark
-from anabranch.spark.source.standby_role import StandbyRole
 from tests.s3_server import Proxy, Spoil, put_object
 from tests.s3_server import fresh_url as s3_url
 from tests.spark.pipelines import SOURCE, new_store, put

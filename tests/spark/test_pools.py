@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anabranch.spark.pipelines.pools import next_pool
+from anabranch.spark.pipelines.start import next_pool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

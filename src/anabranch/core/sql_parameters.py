@@ -4,7 +4,7 @@
     DECLARE PARAMETER limit DOUBLE;  -- what is too much
 
 Found without a parser of SQL, which not every process that takes SQL has installed. Uses of parameters, `:size`, are in
-`anabranch.spark.pipelines.parameters`.
+`anabranch.spark.pipelines.sql.rewrites`.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def update_standby(
 
 def begin_in_standby(row: QueryRow, token: str) -> QueryRow | None:
     """The row once the hot standby that the host with this token has takes over; None if the host has lost it. From then on
-    no earlier standby takes over: `anabranch.spark.pipelines.abandoned_checkpoints` removes their checkpoints."""
+    no earlier standby takes over: `anabranch.spark.pipelines.checkpoint_places` removes their checkpoints."""
     if row.standby != "hot" or row.hot_standby is None or row.hot_standby.token != token:
         return None
     return replace(row, hot_standby=None)

@@ -27,7 +27,7 @@ HEADER: Final = b"BLOOM\x02"
 PARTS: Final = 8
 PARTS_MAX: Final = 256
 AGGREGATE: Final = "bloom_filter_agg"
-"""The name of Spark's aggregate function, which `anabranch.spark.pipelines.spark_functions` makes known to a session."""
+"""The name of Spark's aggregate function, which `anabranch.spark.pipelines.analyze` makes known to a session."""
 _BYTES: Final = 4_096
 _BITS: Final = 8 * _BYTES
 _VALUES: Final = 3_375  # for which one part has 1 % of wrong answers; from it Spark derives how many bits a value sets

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
 from pyspark.sql.types import IntegerType, LongType, StructType
 
 from anabranch.errors import InvalidSql, NotFound
 from anabranch.model.columns import RESERVED
-from anabranch.spark.pipelines.file_lines import invalid_sql, padded
+from anabranch.sketches.bloom import AGGREGATE
+from anabranch.spark.explain import explain
+from anabranch.spark.pipelines.functions.declared import without_spark_names
 from anabranch.spark.pipelines.functions.install import handled
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.shed_frame import refuse_unestimated
 from anabranch.spark.pipelines.side_outputs import HOPS, OUTPUTS_COLUMN, feedback_mask, outputs_sql
-from anabranch.spark.pipelines.source_views import SourceReads, statement_views
-from anabranch.spark.pipelines.spark_functions import provide_functions
+from anabranch.spark.pipelines.source_views import VALID_FROM, VALID_UNTIL, SourceReads, statement_views
 from anabranch.spark.pipelines.statement import Statement
-from anabranch.spark.pipelines.versions import VALID_FROM, VALID_UNTIL
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.stage import events_of_windows, results_of_nothing
 from anabranch.store import Store
@@ -28,7 +30,7 @@ from anabranch.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AnalyzedQuery", "analyze"]
+__all__ = ["AnalyzedQuery", "analyze", "invalid_sql", "padded", "provide_functions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +156,33 @@ def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
     output_mode = modes.Complete() if mode == "complete" else modes.Append()
     plan = frame._jdf.queryExecution().analyzed()
     jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, output_mode)
+
+
+def padded(statement: Statement, query: str) -> str:
+    """Spark counts lines from the query's start. Leading line breaks make these the line numbers of the file."""
+    return "\n" * (statement.query_line - 1) + query
+
+
+def invalid_sql(exc: PySparkException, line: int) -> InvalidSql:
+    """The error that Spark reports, with the line that its message names, else this one."""
+    found = re.search(r"\(?line (\d+),? pos", str(exc))
+    return InvalidSql(without_spark_names(explain(exc)), line=int(found[1]) if found else line)
+
+
+def provide_functions(spark: SparkSession, sql: str) -> None:
+    """Make Spark's aggregate function for Bloom filters known to the session, if this SQL uses it. Spark filters joins with it,
+    and has it in a registry of its own (`FunctionRegistry.internal`). Nothing else makes filters in SQL nearly as fast: see
+    `./dev bench queries_sketches`. Raises InvalidSql for a Spark without it."""
+    if AGGREGATE not in sql:
+        return
+    session: Any = spark
+    try:
+        analysis = session._jvm.org.apache.spark.sql.catalyst.analysis
+        registry = getattr(analysis, "FunctionRegistry$").__getattr__("MODULE$").internal()
+        builder = registry.lookupFunctionBuilder(
+            session._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(AGGREGATE)
+        )
+        own = session._jsparkSession.sessionState().functionRegistry()
+        own.createOrReplaceTempFunction(AGGREGATE, builder.get(), "built-in")
+    except Py4JError as exc:
+        raise InvalidSql(f"bloom_sketch_agg needs Spark 4.3; this is {spark.version}") from exc

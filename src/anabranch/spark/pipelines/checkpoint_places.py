@@ -1,22 +1,40 @@
-"""Where pipelines keep their checkpoints. Needs no Spark."""
+"""Where pipelines keep their checkpoints, and those from which no run continues: of hot standbys that were killed, and of
+leaders that were killed before their standby could remove theirs. Needs no Spark.
+
+The checkpoint of a standby lies beside its leader's, in a folder whose name is a number that rises."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
 from anabranch.blobs.address import is_remote
+from anabranch.catalog.state.pipeline import StoredPipeline
 from anabranch.errors import InvalidArgument
+from anabranch.model.ids import Micros
 from anabranch.spark.checkpoint_folder import CheckpointFolder, absolute_place, checkpoint_folder, joined
 from anabranch.spark.session.cache import cache_folder
 from anabranch.spark.stores import addresses_of
 from anabranch.store import Store
 from anabranch.store.addresses import POSTGRES
 
-__all__ = ["LOG", "checkpoint_base", "checkpoint_root", "log_folder", "output_checkpoint", "output_checkpoint_text"]
+__all__ = [
+    "LOG",
+    "checkpoint_base",
+    "checkpoint_root",
+    "drop_abandoned",
+    "log_folder",
+    "output_checkpoint",
+    "output_checkpoint_text",
+    "standby_number",
+]
+
 
 LOG: Final = "spark.log"
 _PIPELINES: Final = "pipelines"
+
+_NUMBER: Final = re.compile(r"\d{4,}")
 
 
 def checkpoint_base(store: Store) -> str:
@@ -56,3 +74,20 @@ def log_folder(root: CheckpointFolder) -> Path:
     if "://" not in root.text:
         return Path(root.text)
     return cache_folder() / _PIPELINES / root.text.partition("?")[0].rpartition("/")[2]
+
+
+def standby_number(generation: int, now: Micros) -> str:
+    """The name of the checkpoint folders of a standby that begins now. As a number it is higher than those before."""
+    return f"{generation:04}{now}"
+
+
+def drop_abandoned(store: Store, row: StoredPipeline, *, before: str) -> None:
+    """Remove the checkpoints with lower numbers than `before` that the row does not name. To be called only if no standby
+    that began before then can take over any more. Raises AnabranchError if they can't be listed."""
+    folders = [output_checkpoint(store, each.checkpoint) for each in row.outputs if each.checkpoint]
+    named = {each.text for each in folders}
+    for folder in folders:
+        for name in folder.siblings():
+            found = folder.beside(name)
+            if _NUMBER.fullmatch(name) and int(name) < int(before) and found.text not in named:
+                found.drop()

@@ -13,8 +13,7 @@ from anabranch.errors import Conflict
 from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.pipelines.publish import BatchHandler, compute
 from anabranch.spark.source.checkpoint import PlannedBatch
-from anabranch.spark.source.following import poll_s
-from anabranch.spark.source.standby_role import StandbyRole
+from anabranch.spark.source.following import StandbyRole, poll_s
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,11 +1,18 @@
 """Finds the late events of a micro-batch, and publishes them in one atomic unit with the batch's results.
 
-`anabranch.spark.pipelines.late_events` computes which events Spark's watermark drops. When a batch is committed, the
-query's checkpoint contains its watermarks and the ranges that it read from its sources. The late events are then read
-again from those ranges. Only extents whose earliest event time is before the watermark are read, so the cost depends on
-the number of late events. A replayed batch finds the same events again.
+In batch N, Spark 4.3 drops events by the watermark that it stored with the offsets of batch N-1 (0 in the first batch), and
+closes windows by that of batch N. So an event is late for a window exactly if the window's end is at or before the earlier
+watermark. Spark counts dropped rows only after partial aggregation within each partition, and reports neither which events
+they are nor how many. So they are computed here (`is_late`).
 
-An event counts as late if Spark would drop it from the source's rows. Filters of the query are not considered.
+When a batch is committed, the query's checkpoint contains its watermarks and the ranges that it read from its sources. The
+late events are then read again from those ranges. Only extents whose earliest event time is before the watermark are read,
+so the cost depends on the number of late events. A replayed batch finds the same events again.
+
+An event counts as late if Spark would drop it from the source's rows. Filters of the query are not considered. An event can
+be late for some of its sliding windows and in time for others. The stream of late events holds it once, with the watermark.
+A reader decides for each window that contains the event's time: the event is late for it if the window's end is at or before
+`_watermark`. Then for each closed window, Spark's count and the late events add up to all events.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.core import cuts
@@ -24,16 +32,19 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.spark.checkpoint_folder import CheckpointFolder
-from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN, is_late
-from anabranch.spark.pipelines.windows.spans import StatementWindow
+from anabranch.spark.pipelines.windows.spans import StatementWindow, first_ends
 from anabranch.spark.source.checkpoint import PlannedBatch, planned_batch
 from anabranch.spark.source.scan import ScanRange, read_rows
 from anabranch.store import Store
 from anabranch.store.engine_api import HeldLease, Publication, Selection, append_time, load
 
-__all__ = ["BatchRead", "LateEventsSpec", "batch_read", "late_publication"]
+__all__ = ["WATERMARK_COLUMN", "BatchRead", "LateEventsSpec", "batch_read", "is_late", "late_publication"]
+
 
 _EARLIEST: Final = -(1 << 62)
+
+WATERMARK_COLUMN = "_watermark"
+TimesUs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +160,15 @@ def _late_appended(
         if late.num_rows:
             stamp = pa.repeat(pa.scalar(watermark_us, TIME_TYPE), late.num_rows)
             yield late.append_column(WATERMARK_COLUMN, stamp)
+
+
+def is_late(times_us: TimesUs, windows: Sequence[StatementWindow], watermark_us: int) -> npt.NDArray[np.bool_]:
+    """True for each event that is late for at least one window.
+
+    Without windows (a join of streams), the event's own time decides.
+    """
+    late = np.zeros(len(times_us), dtype=np.bool_)
+    ends = [first_ends(times_us, window) for window in windows] or [times_us]
+    for end in ends:
+        late |= end <= watermark_us
+    return late

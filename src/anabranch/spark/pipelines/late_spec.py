@@ -10,8 +10,7 @@ import pyarrow as pa
 from anabranch.errors import InvalidSql
 from anabranch.model.columns import APPENDED, TIME_TYPE
 from anabranch.model.schema import StreamSchema
-from anabranch.spark.pipelines.late_commit import LateEventsSpec
-from anabranch.spark.pipelines.late_events import WATERMARK_COLUMN
+from anabranch.spark.pipelines.late_commit import WATERMARK_COLUMN, LateEventsSpec
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.windows.spans import StatementWindow

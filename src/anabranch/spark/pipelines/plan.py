@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from sqlglot.dialects.spark import Spark
 
 from anabranch.catalog.state.query_version import QueryFile
+from anabranch.deployments.replay import replay_stream
 from anabranch.errors import AnabranchError, InvalidArgument, InvalidCut, InvalidSql
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.names import StreamName
@@ -26,7 +27,8 @@ from anabranch.spark.pipelines.statement import Statement
 from anabranch.store import Store
 from anabranch.store.engine_api import Place, parse_place
 
-__all__ = ["WATERMARK_US", "Step", "functions_of", "plan", "query_words", "resolve_starts"]
+__all__ = ["WATERMARK_US", "Step", "functions_of", "plan", "query_words", "replay_steps", "resolve_starts"]
+
 
 WATERMARK_US: Final = 10_000_000  # the watermark's delay for a statement without the option
 
@@ -206,3 +208,31 @@ def _cut(store: Store, name: StreamName, text: str, by: str) -> StreamCut:
         with store.reader(name, start=place) as reader:
             return reader.position
     return store.cuts.at(name, place, by=by, count_misplaced=False)
+
+
+def replay_steps(steps: Sequence[Step], version: int) -> tuple[Step, ...]:
+    """The steps of a replay: the same ones in the same order, which write the streams of the replay of this version. What they read of each
+    other's results is that of the replay too. Raises InvalidSql for a statement with feedback, which would feed the
+    same events back again."""
+    for step in steps:
+        if step.statement.feedback:
+            raise InvalidSql("a statement with FEEDBACK can't be replayed", line=step.statement.line)
+    written = {name for step in steps for name in step.statement.targets}
+
+    def name(before: StreamName) -> StreamName:
+        return replay_stream(before, version) if before in written else before
+
+    def renamed(step: Step) -> Step:
+        old = step.statement
+        statement = replace(
+            old,
+            target=name(old.target),
+            sources={view: name(each) for view, each in old.sources.items()},
+            tables={view: name(each) for view, each in old.tables.items()},
+            sides=tuple(replace(side, target=name(side.target)) for side in old.sides),
+            late_into=name(old.late_target) if old.options.late else None,
+        )
+        delays = MappingProxyType({name(each): delay for each, delay in step.delays_us.items()})
+        return Step(statement, frozenset(map(name, step.internal)), step.level, delays)
+
+    return tuple(map(renamed, steps))

@@ -15,12 +15,10 @@ from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.segment_range import RangesBetween
 from anabranch.model.times import to_micros
-from anabranch.spark.pipelines.backlog_age import BacklogAge
+from anabranch.spark.pipelines.backlog import BacklogAge, segment_progress
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import Step
-from anabranch.spark.pipelines.reports import reports_after
-from anabranch.spark.pipelines.segment_progress import segment_progress
-from anabranch.spark.pipelines.shed_rows import ShedRows
+from anabranch.spark.pipelines.reports import ShedRows, reports_after
 from anabranch.spark.session.java_watch import JVM_GONE_ERRORS
 from anabranch.spark.source.checkpoint import committed
 from anabranch.store import Store

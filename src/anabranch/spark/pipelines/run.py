@@ -32,10 +32,9 @@ from anabranch.spark.pipelines.functions.check import check_code
 from anabranch.spark.pipelines.functions.install import install
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.loops import refuse_loops
-from anabranch.spark.pipelines.plan import Step, functions_of, plan
+from anabranch.spark.pipelines.plan import Step, functions_of, plan, replay_steps
 from anabranch.spark.pipelines.prepare import check_present, prepare
 from anabranch.spark.pipelines.record import Restart
-from anabranch.spark.pipelines.replay_steps import replay_steps
 from anabranch.spark.pipelines.running import Pipeline
 from anabranch.spark.pipelines.session import session_with_log_file
 from anabranch.spark.pipelines.targets import check_sources, check_targets

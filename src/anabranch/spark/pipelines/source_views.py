@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window, functions
+
 from anabranch.errors import InvalidSql, NotFound
 from anabranch.model.columns import APPENDED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
+from anabranch.model.stream import StreamInfo
 from anabranch.spark.options import to_json_option
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.shed_frame import shed_frame, shed_options
 from anabranch.spark.pipelines.statement import Statement
-from anabranch.spark.pipelines.versions import with_versions
 from anabranch.spark.quoting import quoted
 from anabranch.spark.source.following import FollowedRun
 from anabranch.spark.source.markers import ClockClosing, Idleness, MarkerOption, WindowClosing, is_event
@@ -27,7 +29,8 @@ from anabranch.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SourceReads", "statement_views"]
+__all__ = ["VALID_FROM", "VALID_UNTIL", "SourceReads", "statement_views", "with_versions"]
+
 
 _CLOCK_STEP_MIN_US: Final = 1_000_000  # between two steps of a watermark that follows the clock
 
@@ -35,6 +38,10 @@ _CLOCK_STEP_MIN_US: Final = 1_000_000  # between two steps of a watermark that f
 # View names depend only on a statement's position in its file, so pipelines use the same names. Without this lock, two
 # that start in one session at the same time would read each other's streams.
 _lock = threading.Lock()
+
+VALID_FROM: Final = "_valid_from"
+VALID_UNTIL: Final = "_valid_until"
+_NEVER: Final = "9999-12-31 00:00:00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +164,19 @@ def _clock_closing(statement: Statement) -> ClockClosing:
     steps = [window.size_us // 10 if window.is_session else window.slide_us for window in statement.windows]
     # With several kinds of windows, or with ends that are close together, not each has a micro-batch of its own.
     return ClockClosing(statement.horizon_us, max(_CLOCK_STEP_MIN_US, *steps), statement.windows[0].start_us)
+
+
+def with_versions(frame: DataFrame, info: StreamInfo, line: int) -> DataFrame:
+    """The rows of a stream as versions of their keys: with `VALID_FROM`, their event time, and `VALID_UNTIL`, exclusive: that of the next row of
+    their key, else the end of the year 9999. Of rows of a key with the same time the last one appended is valid. Rows
+    without a time are left out. Raises InvalidSql if the stream has no key or no event time."""
+    key, time = info.schema.key, info.schema.time
+    if key is None or time is None:
+        raise InvalidSql(
+            f"VERSIONS needs a stream with a key and an event time; '{info.name}' lacks one of them", line=line
+        )
+    column = functions.col(f"`{time}`")
+    # A key is in one segment at a time; a later segment has a higher number.
+    rows = Window.partitionBy(functions.col(f"`{key}`")).orderBy(column, "_segment", "_offset")
+    until = functions.coalesce(functions.lead(column).over(rows), functions.lit(_NEVER).cast("timestamp"))
+    return frame.where(column.isNotNull()).withColumn(VALID_FROM, column).withColumn(VALID_UNTIL, until)

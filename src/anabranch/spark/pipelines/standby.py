@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,8 +30,7 @@ from anabranch.runtime.log_events import PIPELINE_STARTED
 from anabranch.spark.checkpoint_folder import CheckpointFolder, beside
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
-from anabranch.spark.pipelines.abandoned_checkpoints import drop_abandoned, standby_number
-from anabranch.spark.pipelines.checkpoint_places import output_checkpoint
+from anabranch.spark.pipelines.checkpoint_places import drop_abandoned, output_checkpoint, standby_number
 from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.plan import Step, plan, query_words
@@ -38,19 +38,18 @@ from anabranch.spark.pipelines.prepare import PreparedQuery, prepare_standby
 from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow
 from anabranch.spark.pipelines.run import DEPLOYED
 from anabranch.spark.pipelines.running import Pipeline, stop_queries
-from anabranch.spark.pipelines.standby_lag import StandbyLag
 from anabranch.spark.pipelines.start import start
 from anabranch.spark.source import standby_mark
 from anabranch.spark.source.checkpoint import last_committed, last_planned
-from anabranch.spark.source.following import FollowedRun
-from anabranch.spark.source.standby_role import StandbyRole
+from anabranch.spark.source.following import FollowedRun, StandbyRole
 from anabranch.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Standby", "copy_checkpoint", "refuse_unfollowable"]
+__all__ = ["Standby", "StandbyLag", "copy_checkpoint", "refuse_unfollowable"]
+
 
 _POLL_S: Final = 0.01
 _LOOK_S: Final = 0.25
@@ -76,6 +75,10 @@ _VARYING: Final = frozenset(
         "uniform",
     ]
 )
+
+_BATCHES: Final = 2  # one runs here, and one there
+_READY_S: Final = 5.0  # the time that a warm spare driver needs, on an idle machine
+_LOST_S: Final = 15.0
 
 
 def refuse_unfollowable(steps: Sequence[Step]) -> None:
@@ -302,3 +305,25 @@ def _drop(store: Store, before: PipelineRow) -> None:
     """Remove the checkpoints of the run that led."""
     for output in before.outputs:
         output_checkpoint(store, output.checkpoint).drop()
+
+
+class StandbyLag:
+    """Of one statement. `repeated` is the first batch that the standby runs, which takes longest."""
+
+    def __init__(self, repeated: int) -> None:
+        self._repeated = repeated
+        self._seen: deque[tuple[int, float]] = deque()  # what was planned, and when that was first seen
+        self._is_near = False
+
+    def is_near(self, planned: int, done: int, now_s: float) -> bool:
+        """True if it is at most two batches behind, or was in the last seconds: less than a start would take, and then
+        it has the processor for itself. `planned` is the last batch that the leader has planned, `done` the last one
+        that the standby is done with; `now_s` never falls."""
+        if not self._seen or planned > self._seen[-1][0]:
+            self._seen.append((planned, now_s))
+        while self._seen and self._seen[0][0] <= done:
+            self._seen.popleft()
+        lag_s = now_s - self._seen[0][1] if self._seen else 0.0
+        within_s = _LOST_S if self._is_near else _READY_S
+        self._is_near = done >= self._repeated and (planned - done <= _BATCHES or lag_s <= within_s)
+        return self._is_near

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,9 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from anabranch.spark.options import to_json_option
-from anabranch.spark.pipelines.file_lines import invalid_sql, padded
+from anabranch.spark.pipelines.analyze import invalid_sql, padded
 from anabranch.spark.pipelines.plan import Step
-from anabranch.spark.pipelines.pools import next_pool
 from anabranch.spark.pipelines.prepare import PreparedQuery
 from anabranch.spark.pipelines.publish import BatchHandler, publish
 from anabranch.spark.pipelines.statement import Statement
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["start"]
+__all__ = ["next_pool", "start"]
+
+_started = itertools.count()
 
 
 def start(
@@ -87,3 +89,15 @@ def _handler(store: Store, statement: Statement, options: Mapping[str, str], *, 
 def _start_query(store: Store, name: str) -> None:
     """Start the query. If it was deleted, the statement ends with QueryNotFound."""
     store.queries.start(name)
+
+
+def next_pool(spark: SparkSession) -> str:
+    """The pool of Spark's scheduler for the next query that starts in this process; one after the other, as many as processors.
+
+    Among the pools with the fewest running tasks, the fair scheduler always takes the first by name
+    (`FairSchedulingAlgorithm`). With more pools than processors, the last names may never get one: with a pool for each query,
+    eight queries with a micro-batch each second kept two processors from a ninth for minutes. Within a pool the oldest
+    micro-batch comes first, so no query waits for more than one micro-batch of each other one."""
+    context = spark.sparkContext._jsc.sc()
+    processors = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+    return f"queries-{next(_started) % max(processors, 1)}"

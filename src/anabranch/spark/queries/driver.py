@@ -46,12 +46,10 @@ from anabranch.model.ids import Micros
 from anabranch.runtime.log_events import QUERY_NOTED
 from anabranch.spark.explain import explain, is_crash, is_java_gone, is_too_deep
 from anabranch.spark.pipelines import record
-from anabranch.spark.pipelines.abandoned_checkpoints import drop_abandoned, standby_number
-from anabranch.spark.pipelines.checkpoint_places import checkpoint_base
+from anabranch.spark.pipelines.checkpoint_places import checkpoint_base, drop_abandoned, standby_number
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run
 from anabranch.spark.pipelines.standby import Standby
-from anabranch.spark.queries.abandoned_tasks import abandoned_tasks
 from anabranch.spark.queries.answers import answer_of
 from anabranch.spark.queries.protocol import Ended, MessagePipe, parse_line
 from anabranch.spark.queries.upgrade import plan_upgrade
@@ -62,7 +60,17 @@ from anabranch.store import Store, connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["main"]
+__all__ = ["abandoned_tasks", "main"]
+
+
+def abandoned_tasks(spark: SparkSession) -> int:
+    """About how many there are. Jobs that begin or end meanwhile make it wrong for a moment, in either direction."""
+    tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
+    running = sum(each.numRunningTasks() for each in tracker.getExecutorInfos())
+    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+    # The value of an Option of Scala is its only element.
+    return int(running - sum(each.productElement(0).numActiveTasks() for each in stages if each.isDefined()))
+
 
 # The query itself, or a stream that it names, has to change before another attempt can do better.
 _REFUSALS: Final = (

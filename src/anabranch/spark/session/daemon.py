@@ -15,11 +15,12 @@ import importlib
 import os
 import socket
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
-from anabranch.spark.session.killed_first import be_killed_first
+__all__ = ["be_killed_first", "main", "preload"]
 
-__all__ = ["main", "preload"]
 
 _MODULES: Final = (
     "pyarrow",
@@ -29,6 +30,8 @@ _MODULES: Final = (
     "anabranch.spark.source.source",
     "anabranch.spark.sink",
 )
+
+_SCORE: Final = 500  # of 1,000: as if this process took half of the memory more than it does
 
 
 def preload(*worker_modules: str) -> None:
@@ -66,3 +69,11 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def be_killed_first() -> None:
+    """Have this process and what it starts be killed rather than Java, the driver or the host of queries. Only for
+    processes that can be replaced, such as Spark's Python workers. Does nothing but on Linux."""
+    score = Path("/proc/self/oom_score_adj")
+    with suppress(OSError, ValueError):
+        score.write_text(str(max(int(score.read_text()), _SCORE)))

@@ -22,16 +22,20 @@ import pyarrow.compute as pc
 
 from anabranch.core import cuts
 from anabranch.core.divide import Times, evenly_spread, look_ahead, take_earliest
+from anabranch.core.shed_rule import ShedRule
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.stream import StreamView
 from anabranch.spark.source.reads import StreamReads
 from anabranch.spark.source.scan import ScanRange
 
-__all__ = ["BatchLimits", "StoreTimes", "end_of_batch"]
+__all__ = ["BatchLimits", "StoreTimes", "batch_load", "end_of_batch"]
+
 
 _ROUNDS_MAX: Final = 4
 _EARLIEST: Final = -(1 << 62)
+
+_SPAN_US_MIN = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +188,20 @@ class _Admission:
             if offset < end:
                 left[segment] = offset
         return left
+
+
+def batch_load(
+    rule: ShedRule, view: StreamView, start: StreamCut, end: StreamCut, times: StoreTimes, *, now: int
+) -> float:
+    """The load that the rule limits, of the batch from `start` to `end`, which is not empty. For `lag`: the seconds
+    since its first event was appended. Else: the events per second that were appended from its first to its last event,
+    counted over at least a second."""
+    ranges = list(cuts.ranges(view, start, end))
+    first = min(times.of(segment, low) for segment, low, _ in ranges)
+    if rule.by == "lag":
+        return max(0, now - first) / 1e6
+    # A batch may be a part of what was appended at once.
+    second = times.cut_at(Micros(first + _SPAN_US_MIN))
+    ranges = list(cuts.ranges(view, start, cuts.union(view, end, second)))
+    last = max(times.of(segment, high - 1) for segment, _, high in ranges)
+    return sum(high - low for _, low, high in ranges) / (max(last - first, _SPAN_US_MIN) / 1e6)

@@ -1,15 +1,17 @@
 """A run that follows another: the hot standby of a deployed query (`anabranch.spark.pipelines.standby`).
 
 It runs the same statements with a checkpoint of its own, and takes the ends of its micro-batches from the offset log of the
-leader's checkpoint. Once its driver says that it plans (`anabranch.spark.source.standby_role`), it plans its own batches.
+leader's checkpoint. Once its driver says that it plans (`StandbyRole`), it plans its own batches.
 What it publishes is decided in `anabranch.spark.pipelines.followed_results`.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
 from anabranch.errors import Conflict
 from anabranch.runtime.ports import Runtime
@@ -17,9 +19,58 @@ from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.source.checkpoint import PlannedBatch, last_planned
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.standby_mark import write_mark
-from anabranch.spark.source.standby_role import read_role
 
-__all__ = ["FollowedBatches", "FollowedRun", "poll_s"]
+__all__ = ["FollowedBatches", "FollowedRun", "Role", "StandbyRole", "poll_s", "read_role"]
+
+
+Role: TypeAlias = Literal["follows", "leads", "plans", "ended"]
+"""It repeats the leader's batches; it holds the pipeline, and finishes what the leader planned; it plans batches of its own;
+it has ended."""
+
+
+class StandbyRole:
+    """The role of a run, which begins as one that follows. Thread-safe. Belongs to the driver."""
+
+    def __init__(self, file: Path) -> None:
+        """`file` is where its sources read the role; its folder has to exist."""
+        self.file = file
+        self._changed = threading.Condition()
+        self._role: Role = "follows"
+        self._write()
+
+    @property
+    def now(self) -> Role:
+        """The role."""
+        return self._role
+
+    def become(self, role: Role) -> None:
+        """Change the role, and wake who waits."""
+        with self._changed:
+            self._role = role
+            self._write()
+            self._changed.notify_all()
+
+    def wait(self, role: Role, timeout_s: float) -> None:
+        """Return once the role is no longer this one, or after a while."""
+        with self._changed:
+            if self._role == role:
+                self._changed.wait(timeout_s)
+
+    def _write(self) -> None:
+        beside = self.file.with_suffix(".new")
+        beside.write_text(self._role, encoding="ascii")
+        beside.replace(self.file)
+
+
+def read_role(file: str) -> Role:
+    """The role in a file. Without one, the driver is gone or removed it: it has ended."""
+    try:
+        with open(file, encoding="ascii") as opened:
+            found = opened.read()
+    except FileNotFoundError:
+        return "ended"
+    return found  # type: ignore[return-value]  # written above
+
 
 _POLL_S: Final = 0.01  # two files are looked for, which takes some 30 µs
 _REMOTE_POLL_S: Final = 0.3  # of a checkpoint in a bucket, where each look is a request

@@ -38,7 +38,7 @@ from anabranch.spark.checkpoint_folder import checkpoint_folder
 from anabranch.spark.native_access import chosen_places
 from anabranch.spark.options import ReadOptions, from_json_option
 from anabranch.spark.shared_streams import shared_folder
-from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
+from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, batch_load, end_of_batch
 from anabranch.spark.source.broker_reads import PollingTail
 from anabranch.spark.source.following import FollowedBatches, FollowedRun, poll_s
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
@@ -47,7 +47,6 @@ from anabranch.spark.source.ranges import read_ranges, with_shed_columns
 from anabranch.spark.source.reads import RangeReads, StreamReads, reads_of
 from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, split_into_tasks
 from anabranch.spark.source.shared_reads import SharedReads
-from anabranch.spark.source.shedding import batch_load
 from anabranch.spark.source.standby_mark import AwaitedStandby
 from anabranch.spark.source.watermark_end import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.stores import open_store

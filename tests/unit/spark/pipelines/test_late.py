@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.spark.pipelines.late_events import is_late
+from anabranch.spark.pipelines.late_commit import is_late
 from anabranch.spark.pipelines.windows.spans import StatementWindow, first_ends
 
 

@@ -6,7 +6,7 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.segment_range import RangesBetween, SegmentRange
-from anabranch.spark.pipelines.segment_progress import segment_progress
+from anabranch.spark.pipelines.backlog import segment_progress
 
 NAME, STREAM = StreamName.parse("iot/sensors"), StreamId(7)
 

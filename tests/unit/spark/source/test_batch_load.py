@@ -8,9 +8,8 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.core.shed_rule import ShedRule
-from anabranch.spark.source.batch_end import StoreTimes
+from anabranch.spark.source.batch_end import StoreTimes, batch_load
 from anabranch.spark.source.reads import reads_of
-from anabranch.spark.source.shedding import batch_load
 from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
 

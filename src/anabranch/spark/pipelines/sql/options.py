@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from sqlglot import TokenType
 
@@ -15,16 +15,9 @@ from anabranch.spark.pipelines.statement import StatementOptions
 
 __all__ = ["with_options"]
 
-_T = TypeVar("_T")
-_OPTIONS: Final = frozenset(
-    {"key", "time", "watermark", "idle", "trigger", "start", "mode", "segments", "late", "shed", "shed_priority"}
-    | {"start_query", "handler"}
-)
-_MODES: Final = {"append": "append", "complete": "complete"}
-_FLAGS: Final = {"true": True, "false": False}
-
 
 def with_options(cursor: Cursor) -> StatementOptions:
+    """Step over the options, which stand in parentheses. Raises InvalidSql."""
     opened = cursor.at
     if not cursor.take("("):
         cursor.fail("expected ( after WITH")
@@ -60,58 +53,68 @@ def with_options(cursor: Cursor) -> StatementOptions:
             cursor.fail(f"expected a name, number or 'text' after {name} =")
         given[name] = (value.text, value.line)
         cursor.at += 1
-    return _to_options(given)
+    if "shed_priority" in given and "shed" not in given:
+        raise InvalidSql("shed_priority requires shed, such as shed = 'lag > 10 s'", line=given["shed_priority"][1])
+    found: dict[str, Any] = {}
+    for name, (text, line) in given.items():
+        field, parse = _OPTIONS[name]
+        try:
+            found[field] = parse(name, text)
+        except InvalidArgument as exc:
+            raise InvalidSql(str(exc), line=line) from exc
+    return StatementOptions(**found)
 
 
-def _to_options(given: Mapping[str, tuple[str, int]]) -> StatementOptions:
-    """The options from their texts and the lines of these. Raises InvalidSql."""
+def _text(name: str, text: str) -> str:
+    del name
+    return text
 
-    def one_of(name: str, allowed: Mapping[str, _T], default: _T) -> _T:
-        if name not in given:
-            return default
-        text, line = given[name]
+
+def _interval_us(name: str, text: str) -> int:
+    try:
+        value = parse_interval_us(text)
+    except InvalidSql as exc:
+        raise InvalidSql(f"{name}: {exc}") from exc
+    if value < 0 or value % 1_000:
+        raise InvalidSql(f"{name} = '{text}': expected whole milliseconds, not less than 0")
+    return value
+
+
+def _one_of(**allowed: object) -> Callable[[str, str], object]:
+    def parse(name: str, text: str) -> object:
         if text.lower() not in allowed:
-            raise InvalidSql(f"{name} = '{text}': expected {' or '.join(allowed)}", line=line)
+            raise InvalidSql(f"{name} = '{text}': expected {' or '.join(allowed)}")
         return allowed[text.lower()]
 
-    def interval(name: str) -> int | None:
-        if name not in given:
-            return None
-        text, line = given[name]
-        try:
-            value = parse_interval_us(text)
-        except InvalidSql as exc:
-            raise InvalidSql(f"{name}: {exc}", line=line) from exc
-        if value < 0 or value % 1_000:
-            raise InvalidSql(f"{name} = '{text}': expected whole milliseconds, not less than 0", line=line)
-        return value
+    return parse
 
-    def text_of(name: str) -> str | None:
-        return given[name][0] if name in given else None
 
-    shed = None
-    if (rule := text_of("shed")) is not None:
-        try:
-            shed = ShedRule.parse(rule)
-        except InvalidArgument as exc:
-            raise InvalidSql(f"shed = {exc}", line=given["shed"][1]) from exc
-    if shed is None and "shed_priority" in given:
-        raise InvalidSql("shed_priority requires shed, such as shed = 'lag > 10 s'", line=given["shed_priority"][1])
-    segments = text_of("segments")
-    if segments is not None and not (segments.isdecimal() and int(segments) > 0):
-        raise InvalidSql(f"segments = '{segments}': expected a number from 1", line=given["segments"][1])
-    return StatementOptions(
-        key=text_of("key"),
-        time=text_of("time"),
-        watermark_us=interval("watermark"),
-        idle_us=interval("idle"),
-        trigger_us=interval("trigger"),
-        start=text_of("start"),
-        mode=one_of("mode", _MODES, "append"),
-        segments=None if segments is None else int(segments),
-        late=one_of("late", _FLAGS, True),
-        shed=shed,
-        shed_priority=text_of("shed_priority"),
-        start_query=text_of("start_query"),
-        handler=text_of("handler"),
-    )
+def _count(name: str, text: str) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise InvalidSql(f"{name} = '{text}': expected a number from 1")
+    return int(text)
+
+
+def _shed(name: str, text: str) -> ShedRule:
+    try:
+        return ShedRule.parse(text)
+    except InvalidArgument as exc:
+        raise InvalidSql(f"{name} = {exc}") from exc
+
+
+# By name: the field of StatementOptions, and what makes its value of the option's name and text.
+_OPTIONS: Final[Mapping[str, tuple[str, Callable[[str, str], object]]]] = {
+    "key": ("key", _text),
+    "time": ("time", _text),
+    "watermark": ("watermark_us", _interval_us),
+    "idle": ("idle_us", _interval_us),
+    "trigger": ("trigger_us", _interval_us),
+    "start": ("start", _text),
+    "mode": ("mode", _one_of(append="append", complete="complete")),
+    "segments": ("segments", _count),
+    "late": ("late", _one_of(true=True, false=False)),
+    "shed": ("shed", _shed),
+    "shed_priority": ("shed_priority", _text),
+    "start_query": ("start_query", _text),
+    "handler": ("handler", _text),
+}

@@ -19,12 +19,10 @@ from anabranch.core.sql_parameters import bind, declarations
 from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidSql
 from anabranch.model.names import StreamName
-from anabranch.spark.pipelines.bloom_filters import with_bloom_filters
 from anabranch.spark.pipelines.cursor import Cursor
-from anabranch.spark.pipelines.parameters import with_names
 from anabranch.spark.pipelines.sql.create_function import declared_functions, is_function
 from anabranch.spark.pipelines.sql.create_stream import created_stream
-from anabranch.spark.pipelines.sql.function_calls import with_spark_names
+from anabranch.spark.pipelines.sql.rewrites import with_bloom_filters, with_names, with_spark_names
 from anabranch.spark.pipelines.sql_tokens import check_complexity, is_declaration, split_statements, tokenize
 from anabranch.spark.pipelines.statement import Statement
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.spark.pipelines import backlog_age
-from anabranch.spark.pipelines.backlog_age import BacklogAge
+from anabranch.spark.pipelines import backlog
+from anabranch.spark.pipelines.backlog import BacklogAge
 
 
 def test_the_oldest_unread_event_is_as_old_as_the_look_that_saw_it_first() -> None:
@@ -19,7 +19,7 @@ def test_the_oldest_unread_event_is_as_old_as_the_look_that_saw_it_first() -> No
 
 def test_a_long_backlog_is_remembered_in_few_samples() -> None:
     age = BacklogAge()
-    for second in range(3 * backlog_age._SAMPLES_MAX):
+    for second in range(3 * backlog._SAMPLES_MAX):
         found = age.measure(0, second + 1, float(second))
         assert found == second
-    assert len(age._rises) <= backlog_age._SAMPLES_MAX
+    assert len(age._rises) <= backlog._SAMPLES_MAX
