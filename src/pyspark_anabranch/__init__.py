@@ -41,22 +41,22 @@ class DefaultSource(DataSource):
         """The reader for `spark.read`."""
         from anabranch.spark.source import source
 
-        return source.batch_reader(self.options, schema)
+        return source.BatchReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader for `spark.readStream`."""
         from anabranch.spark.source import source
 
-        return source.stream_reader(self.options, schema)
+        return source.StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer for `df.write`."""
         from anabranch.spark import sink
 
-        return sink.batch_writer(self.options, schema, overwrite=overwrite)
+        return sink.BatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """The writer for `df.writeStream`."""
         from anabranch.spark import sink
 
-        return sink.stream_writer(self.options, schema, overwrite=overwrite)
+        return sink.StreamWriter(self.options, schema, overwrite)

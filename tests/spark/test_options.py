@@ -28,7 +28,7 @@ from anabranch.spark.sink import _target
 from anabranch.spark.source.checkpoint import committed
 from anabranch.spark.source.offsets import SourceOffset, series_of
 from anabranch.spark.source.scan import ScanRange, split_into_tasks
-from anabranch.spark.source.source import StreamReader, schema, stream_reader
+from anabranch.spark.source.source import StreamReader, schema
 from anabranch.streams.publish import NumberedUnit
 from docs import spark_options_page
 from tests.spark.streams import new_store, write
@@ -142,8 +142,7 @@ def test_a_sink_and_a_source_that_know_their_streams_id_find_it_under_another_na
         columns = pa.schema([("n", pa.int64())])
         store.streams.create("s/in", schema=columns)
         assert _target(store, WriteOptions.of({**options, "create": "true"}), columns) == made
-        reader = stream_reader(options, schema(options))
-        assert isinstance(reader, StreamReader)
+        reader = StreamReader(options, schema(options))
         assert StreamCut.parse(reader.initialOffset()["cut"]).stream == made
         store.streams.delete("s/now")
         with pytest.raises(StreamNotFound):
@@ -213,8 +212,7 @@ def test_a_batch_that_was_published_counts_though_spark_did_not_note_it(tmp_path
 def test_a_query_goes_on_when_its_stream_is_renamed(tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         options = {"path": store.url, "stream": "s/in"}
-        reader = stream_reader(options, schema(options))
-        assert isinstance(reader, StreamReader)
+        reader = StreamReader(options, schema(options))
         start = reader.initialOffset()
         store.streams.rename("s/in", "s/now")
         write(store, 0, 10, stream="s/now")
@@ -227,8 +225,7 @@ def test_a_query_goes_on_when_its_stream_is_renamed(tmp_path: Path) -> None:
 def test_the_tail_is_reported_of_a_restarted_query_too(tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         options = {"path": store.url, "stream": "s/in"}
-        reader, restarted = (stream_reader(options, schema(options)) for _ in range(2))
-        assert isinstance(reader, StreamReader) and isinstance(restarted, StreamReader)
+        reader, restarted = (StreamReader(options, schema(options)) for _ in range(2))
         start = reader.initialOffset()
         write(store, 0, 10)
         end = restarted.latestOffset(start, ReadMaxRows(5))  # Spark asks a restarted query for no initial offset

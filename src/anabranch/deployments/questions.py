@@ -53,9 +53,7 @@ def ask(
                 return _checked(found)
             runtime.tasks.sleep(_POLL_S)
     finally:
-        with catalog.writing(_subject(question.id)) as txn:
-            if txn.state(QUERY_QUESTION, question.id) is not None:
-                txn.drop_state(QUERY_QUESTION, question.id)
+        _drop(catalog, question.id)
     raise StoreUnavailable(f"no host has answered within {limits.DEPLOYMENT_ANSWER_S:g} s")
 
 
@@ -65,9 +63,7 @@ def open_questions(catalog: Catalog, now: Micros) -> list[QueryQuestion]:
         found = [question for _, question in txn.states(QUERY_QUESTION)]
     for old in found:
         if old.until < now:
-            with catalog.writing(_subject(old.id)) as txn:
-                if txn.state(QUERY_QUESTION, old.id) is not None:
-                    txn.drop_state(QUERY_QUESTION, old.id)
+            _drop(catalog, old.id)
     return [question for question in found if question.until >= now and not question.answered]
 
 
@@ -99,6 +95,12 @@ def _checked(found: QueryQuestion) -> QueryQuestion:
     if found.error_line is None:
         raise InvalidArgument(found.error)
     raise InvalidSql(found.error.removeprefix(f"line {found.error_line}: "), found.error_line)
+
+
+def _drop(catalog: Catalog, ident: str) -> None:
+    with catalog.writing(_subject(ident)) as txn:
+        if txn.state(QUERY_QUESTION, ident) is not None:
+            txn.drop_state(QUERY_QUESTION, ident)
 
 
 def _subject(ident: str) -> str:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import xxhash
 
 from anabranch.errors import InvalidArgument
-from anabranch.sketches.layout import not_a_sketch
+from anabranch.sketches.layout import not_a_sketch, plain_bytes
 from anabranch.sketches.values import hashable, present, whole
 
 __all__ = ["AGGREGATE", "HEADER", "PARTS", "PARTS_MAX", "build", "contains", "error", "estimate", "expression", "union"]
@@ -154,9 +154,7 @@ def _rotated(values: npt.NDArray[np.uint32], by: int) -> npt.NDArray[np.uint32]:
 
 
 def _read(sketch: object) -> _Filter:
-    if not isinstance(sketch, bytes | bytearray | memoryview):
-        raise InvalidArgument(f"expected the bytes of a Bloom filter, found {type(sketch).__name__}")
-    data = bytes(sketch)
+    data = plain_bytes(sketch, "a Bloom filter")
     if not data.startswith(HEADER) or len(data) < len(HEADER) + _LAYOUT.size:
         raise not_a_sketch("a Bloom", data)
     version, bits, seed, words = _LAYOUT.unpack_from(data, len(HEADER))

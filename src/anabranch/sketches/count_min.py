@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anabranch.errors import InvalidArgument
-from anabranch.sketches.layout import not_a_sketch
+from anabranch.sketches.layout import not_a_sketch, plain_bytes
 from anabranch.sketches.values import hashable, occurrences, present, whole
 
 __all__ = ["build", "count", "error", "estimate", "union"]
@@ -154,9 +154,7 @@ def _written(total: int, sketch: _Sketch) -> bytes:
 
 
 def _read(sketch: object) -> _Sketch:
-    if not isinstance(sketch, bytes | bytearray | memoryview):
-        raise InvalidArgument(f"expected the bytes of a count-min sketch, found {type(sketch).__name__}")
-    data = bytes(sketch)
+    data = plain_bytes(sketch, "a count-min sketch")
     if len(data) >= _HEADER.size:
         version, total, depth, width = _HEADER.unpack_from(data)
         good = version == _VERSION and total >= 0 and depth > 0 and width > 0

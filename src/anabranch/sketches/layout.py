@@ -15,7 +15,18 @@ import numpy as np
 
 from anabranch.errors import InvalidArgument
 
-__all__ = ["HLL", "KLL", "THETA", "TOP_K", "check_hll", "check_kll", "check_top_k", "not_a_sketch", "raw"]
+__all__ = [
+    "HLL",
+    "KLL",
+    "THETA",
+    "TOP_K",
+    "check_hll",
+    "check_kll",
+    "check_top_k",
+    "not_a_sketch",
+    "plain_bytes",
+    "raw",
+]
 
 # The family of a sketch of DataSketches is in byte 2.
 THETA: Final = 3
@@ -37,9 +48,7 @@ _TOP_K_SPARE: Final = 8  # Java writes this many bytes more than needed
 def raw(sketch: object, family: int) -> bytes:
     """The bytes of a sketch of a family. Raises InvalidArgument for another family, or for bytes that are not a sketch."""
     wanted = _FAMILIES[family]
-    if not isinstance(sketch, bytes | bytearray | memoryview):
-        raise InvalidArgument(f"expected the bytes of {wanted} sketch, found {type(sketch).__name__}")
-    data = bytes(sketch)
+    data = plain_bytes(sketch, f"{wanted} sketch")
     if len(data) < 8:
         raise not_a_sketch(wanted, data)
     if data[2] != family:
@@ -48,6 +57,13 @@ def raw(sketch: object, family: int) -> bytes:
             raise not_a_sketch(wanted, data)
         raise InvalidArgument(f"expected {wanted} sketch, found {other} sketch")
     return data
+
+
+def plain_bytes(sketch: object, wanted: str) -> bytes:
+    """The bytes of a sketch of any kind. Raises InvalidArgument for another type."""
+    if not isinstance(sketch, bytes | bytearray | memoryview):
+        raise InvalidArgument(f"expected the bytes of {wanted}, found {type(sketch).__name__}")
+    return bytes(sketch)
 
 
 def not_a_sketch(wanted: str, data: bytes) -> InvalidArgument:

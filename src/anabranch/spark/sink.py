@@ -25,8 +25,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
-    DataSourceStreamWriter,
-    DataSourceWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
@@ -52,25 +50,7 @@ from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store
 from anabranch.store.engine_api import NumberedUnit, Publication
 
-__all__ = ["batch_writer", "stream_writer"]
-
-
-def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceWriter:
-    """The writer for `df.write`.
-
-    Raises InvalidArgument and its subclasses, StoreNotFound, StreamNotFound, StreamSealed.
-    """
-    return BatchWriter(_parsed_options(options), schema, overwrite)
-
-
-def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
-    """The writer for `df.writeStream`. Raises as `batch_writer`."""
-    return StreamWriter(_parsed_options(options), schema, overwrite)
-
-
-def _parsed_options(options: Mapping[str, str]) -> WriteOptions:
-    asked = WriteOptions.of(options)
-    return replace(asked, store=chosen_places(asked.store))
+__all__ = ["BatchWriter", "StreamWriter"]
 
 
 class WrittenBatch(WriterCommitMessage):
@@ -86,18 +66,20 @@ _Messages = Sequence[WriterCommitMessage | None]
 
 
 class _Sink:
-    """The common part of both writers. Created and used on the driver; pickled copies of it stage events in tasks."""
+    """The common part of both writers. Created and used on the driver; pickled copies of it stage events in tasks. Raises
+    InvalidArgument and its subclasses, StoreNotFound, StreamNotFound, StreamSealed."""
 
-    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        self._options = options
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        asked = WriteOptions.of(options)
+        self._options = asked = replace(asked, store=chosen_places(asked.store))
         self._overwrite = overwrite
-        self._access = WorkerAccess(options.store)
-        columns = [field for field in schema if not options.outputs or field.name != OUTPUTS_COLUMN]
-        stream = _target(self._store(), options, stored_columns(StructType(columns)))
+        self._access = WorkerAccess(asked.store)
+        columns = [field for field in schema if not asked.outputs or field.name != OUTPUTS_COLUMN]
+        stream = _target(self._store(), asked, stored_columns(StructType(columns)))
         self._staging: JobStaging = (
-            BrokerStaging(options.store, stream)
-            if isinstance(options.store, BrokerAccess)
-            else OwnStaging(options.store, stream, str(options.stream), options.outputs)
+            BrokerStaging(asked.store, stream)
+            if isinstance(asked.store, BrokerAccess)
+            else OwnStaging(asked.store, stream, str(asked.stream), asked.outputs)
         )
 
     def _store(self) -> Store:
@@ -166,9 +148,9 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
     """Writes one DataFrame as one atomic unit: with the option `batch` as that batch of a streaming query, which made it.
     Spark commits with a copy of the writer that it sent to the tasks."""
 
-    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
-        if options.late is not None and options.batch is None:
+        if self._options.late is not None and self._options.batch is None:
             raise InvalidArgument("option 'late' needs a query that reads a stream")
         self._request = f"spark:{token(self._store().runtime.ids)}"
         self._staging.enter()

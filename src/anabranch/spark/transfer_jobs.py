@@ -11,7 +11,7 @@ partition. The driver receives one bit per event, compressed, for each part that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -52,8 +52,7 @@ class SparkCarrier:
         if bundles:
             self._need(bundles)
             context = self._spark.sparkContext
-            work = _Work(*self._places)
-            context.parallelize(list(bundles), len(bundles)).mapPartitions(work).collect()
+            context.parallelize(list(bundles), len(bundles)).mapPartitions(_mover(*self._places)).collect()
 
     def compare_remotely(self, tasks: Sequence[DigestTask]) -> Mapping[int, bytes]:
         """Find the repeated events: for each digest task, by its index, packed bits. Raises as `__call__`.
@@ -66,9 +65,10 @@ class SparkCarrier:
         self._need(tasks)
         parts = -(-events // limits.DEDUP_ROWS)
         digested = self._spark.sparkContext.parallelize(list(tasks), len(tasks)).mapPartitions(
-            _Digesting(*self._places, parts)
+            _digester(*self._places, parts)
         )
-        repeats = digested.groupByKey(parts).flatMap(_Comparing([(task.rank, task.events) for task in tasks]))
+        sizes = [(task.rank, task.events) for task in tasks]
+        repeats = digested.groupByKey(parts).flatMap(lambda part: _repeats_of(part[1], sizes))
         found: list[tuple[int, bytes]] = repeats.groupByKey(len(tasks)).map(_pack).collect()
         return dict(found)
 
@@ -80,68 +80,57 @@ class SparkCarrier:
             )
 
 
-class _Work:
+def _mover(sources: Sequence[StoreAddresses], target: StoreAddresses) -> Callable[[Iterable[Bundle]], Iterator[bool]]:
     """The function that Spark runs in a task to move bundles."""
+    access = WorkerAccess(*sources, target)
 
-    def __init__(self, sources: Sequence[StoreAddresses], target: StoreAddresses) -> None:
-        self._sources = sources
-        self._target = target
-        self._access = WorkerAccess(*sources, target)
-
-    def __call__(self, bundles: Iterable[Bundle]) -> Iterator[bool]:
-        with self._access.explained():
-            target = open_store(self._target)
+    def move(bundles: Iterable[Bundle]) -> Iterator[bool]:
+        with access.explained():
+            opened = open_store(target)
             for bundle in bundles:
-                yield carry(bundle, open_store(self._sources[bundle.store]).job_store, target.job_store)
+                yield carry(bundle, open_store(sources[bundle.store]).job_store, opened.job_store)
+
+    return move
 
 
-class _Digesting:
+def _digester(
+    sources: Sequence[StoreAddresses], target: StoreAddresses, parts: int
+) -> Callable[[Iterable[DigestTask]], Iterator[tuple[int, _Digests]]]:
     """The function that Spark runs to digest events. Yields (part, digests); `low % parts` chooses the part."""
+    access = WorkerAccess(*sources, target)
 
-    def __init__(self, sources: Sequence[StoreAddresses], target: StoreAddresses, parts: int) -> None:
-        self._sources = sources
-        self._target = target
-        self._parts = np.uint64(parts)
-        self._access = WorkerAccess(*sources, target)
+    def digest(tasks: Iterable[DigestTask]) -> Iterator[tuple[int, _Digests]]:
+        with access.explained():
+            opened = open_store(target)
+            for task in tasks:
+                source = open_store(sources[task.store])
+                found = [
+                    (low, high, np.arange(first, first + len(low), dtype=np.int64))
+                    for first, (low, high) in task.digests(source.job_store, opened.job_store)
+                ]
+                if not found:
+                    continue
+                low, high, ranks = (np.concatenate(words) for words in zip(*found, strict=True))
+                of_part = low % np.uint64(parts)
+                for part in np.unique(of_part):
+                    mine = of_part == part
+                    yield int(part), (low[mine].tobytes(), high[mine].tobytes(), ranks[mine].tobytes())
 
-    def __call__(self, tasks: Iterable[DigestTask]) -> Iterator[tuple[int, _Digests]]:
-        with self._access.explained():
-            yield from self._digests(tasks)
-
-    def _digests(self, tasks: Iterable[DigestTask]) -> Iterator[tuple[int, _Digests]]:
-        target = open_store(self._target)
-        for task in tasks:
-            source = open_store(self._sources[task.store])
-            found = [
-                (low, high, np.arange(first, first + len(low), dtype=np.int64))
-                for first, (low, high) in task.digests(source.job_store, target.job_store)
-            ]
-            if not found:
-                continue
-            low, high, ranks = (np.concatenate(words) for words in zip(*found, strict=True))
-            of_part = low % self._parts
-            for part in np.unique(of_part):
-                mine = of_part == part
-                yield int(part), (low[mine].tobytes(), high[mine].tobytes(), ranks[mine].tobytes())
+    return digest
 
 
-class _Comparing:
-    """The function that Spark runs over all digests of one part. For each value it yields the ranks of all events but
-    the first, grouped by digest task. `tasks` holds the first rank and the number of events of each digest task."""
-
-    def __init__(self, tasks: Sequence[tuple[int, int]]) -> None:
-        self._looks = tasks
-
-    def __call__(self, part: tuple[int, Iterable[_Digests]]) -> Iterator[tuple[int, _Repeats]]:
-        read = [[np.frombuffer(words, dtype=np.int64) for words in digests] for digests in part[1]]
-        low, high, ranks = (np.concatenate(words) for words in zip(*read, strict=True))
-        order = np.lexsort((ranks, high, low))
-        low, high, ranks = low[order], high[order], ranks[order]
-        repeats = np.sort(ranks[1:][(low[1:] == low[:-1]) & (high[1:] == high[:-1])])
-        number = np.searchsorted([rank for rank, _ in self._looks], repeats, side="right") - 1
-        for task in np.unique(number):
-            rank, events = self._looks[task]
-            yield int(task), (events, (repeats[number == task] - rank).tobytes())
+def _repeats_of(part: Iterable[_Digests], tasks: Sequence[tuple[int, int]]) -> Iterator[tuple[int, _Repeats]]:
+    """For each value among the digests of one part, the ranks of all events but the first, grouped by digest task. `tasks` holds
+    the first rank and the number of events of each digest task."""
+    read = [[np.frombuffer(words, dtype=np.int64) for words in digests] for digests in part]
+    low, high, ranks = (np.concatenate(words) for words in zip(*read, strict=True))
+    order = np.lexsort((ranks, high, low))
+    low, high, ranks = low[order], high[order], ranks[order]
+    repeats = np.sort(ranks[1:][(low[1:] == low[:-1]) & (high[1:] == high[:-1])])
+    number = np.searchsorted([rank for rank, _ in tasks], repeats, side="right") - 1
+    for task in np.unique(number):
+        rank, events = tasks[task]
+        yield int(task), (events, (repeats[number == task] - rank).tobytes())
 
 
 def _pack(task: tuple[int, Iterable[_Repeats]]) -> tuple[int, bytes]:

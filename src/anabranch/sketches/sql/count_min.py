@@ -22,16 +22,12 @@ def _union(sketches: Iterable[bytes | None]) -> bytes | None:
     return count_min.union(known) if known else None
 
 
-def _union_of_two(first: bytes, second: bytes) -> bytes:
-    return count_min.union((first, second))
-
-
 _BINARY: Final = pa.binary()
 
 FUNCTIONS: Final = (
     SketchFunction("count_min_sketch", _build, _BINARY, ("expr", "eps", "confidence", "seed"), gathers="counts"),
     SketchFunction("count_min_union_agg", _union, _BINARY, ("expr",), gathers="all"),
-    SketchFunction("count_min_union", _union_of_two, _BINARY, ("first", "second")),
+    SketchFunction("count_min_union", count_min.union, _BINARY, ("first", "second"), merges_two=True),
     SketchFunction("count_min_sketch_estimate", count_min.estimate, pa.int64(), ("sketch", "item")),
     SketchFunction("count_min_sketch_count", count_min.count, pa.int64(), ("sketch",)),
     SketchFunction("count_min_sketch_error", count_min.error, pa.float64(), ("sketch",)),

@@ -31,6 +31,8 @@ class SketchFunction:
     defaults: tuple[int | float | bool, ...] = ()
     """Of the last parameters."""
     gathers: Gathered | None = None
+    merges_two: bool = False
+    """The first two arguments are passed as a pair."""
 
     def __call__(self, *columns: pa.Array | pa.ChunkedArray) -> pa.Array:
         """The result for each row of the columns. Raises InvalidArgument, which names the function."""
@@ -43,9 +45,11 @@ class SketchFunction:
             raise InvalidArgument(f"{self.name}: {exc}") from exc
 
     def _one(self, row: tuple[object, ...]) -> object:
-        if self.gathers is None:
-            return None if any(value is None for value in row) else self.call(*row)
-        return self.call(() if row[0] is None else row[0], *row[1:])
+        if self.gathers is not None:
+            return self.call(() if row[0] is None else row[0], *row[1:])
+        if any(value is None for value in row):
+            return None
+        return self.call(row[:2], *row[2:]) if self.merges_two else self.call(*row)
 
 
 def bounds(call: Callable[[bytes, int], tuple[float, float]]) -> Callable[[bytes, int], dict[str, float]]:

@@ -17,16 +17,12 @@ def _union(sketches: Iterable[bytes | None], allow: object) -> bytes:
     return hll.union(sketches, allow_different_lg_k=bool(allow))
 
 
-def _union_of_two(first: bytes, second: bytes, allow: object) -> bytes:
-    return _union((first, second), allow)
-
-
 _ALLOW: Final = "allowDifferentLgConfigK"
 
 FUNCTIONS: Final = (
     SketchFunction("hll_sketch_agg", hll.build, pa.binary(), ("expr", "lgConfigK"), (hll.LG_K,), "distinct"),
     SketchFunction("hll_union_agg", _union, pa.binary(), ("expr", _ALLOW), (False,), "all"),
-    SketchFunction("hll_union", _union_of_two, pa.binary(), ("first", "second", _ALLOW), (False,)),
+    SketchFunction("hll_union", _union, pa.binary(), ("first", "second", _ALLOW), (False,), merges_two=True),
     SketchFunction("hll_sketch_estimate", hll.estimate, pa.int64(), ("expr",)),
     SketchFunction("hll_sketch_bounds", bounds(hll.bounds), BOUNDS, ("expr", "stdDevs"), (2,)),
 )

@@ -25,10 +25,6 @@ def _merge(sketches: Iterable[bytes | None], k: int, item: kll.ItemType) -> byte
     return kll.union(sketches, item, k or None)
 
 
-def _merge_two(first: bytes, second: bytes, item: kll.ItemType) -> bytes:
-    return kll.union((first, second), item)
-
-
 def _functions(item: kll.ItemType, kind: pa.DataType) -> Iterator[SketchFunction]:
     def build(values: Iterable[object], k: int) -> bytes:
         return kll.build(values, item, k)
@@ -38,7 +34,8 @@ def _functions(item: kll.ItemType, kind: pa.DataType) -> Iterator[SketchFunction
     yield SketchFunction(
         f"kll_merge_agg_{item}", partial(_merge, item=item), binary, ("expr", "k"), (_FROM_FIRST,), "all"
     )
-    yield SketchFunction(f"kll_sketch_merge_{item}", partial(_merge_two, item=item), binary, ("left", "right"))
+    union = partial(kll.union, item=item)
+    yield SketchFunction(f"kll_sketch_merge_{item}", union, binary, ("left", "right"), merges_two=True)
     yield SketchFunction(f"kll_sketch_get_n_{item}", partial(kll.count, item=item), pa.int64(), one)
     yield SketchFunction(f"kll_sketch_get_quantile_{item}", partial(kll.quantile, item=item), kind, ("left", "right"))
     yield SketchFunction(f"kll_sketch_get_rank_{item}", partial(kll.rank, item=item), pa.float64(), ("left", "right"))

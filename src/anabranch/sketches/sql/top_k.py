@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pyarrow as pa
 
@@ -14,12 +14,7 @@ from anabranch.sketches.sql.function import SketchFunction, counted
 
 __all__ = ["FUNCTIONS"]
 
-_DDL: Final[Mapping[str, top_k.ItemType]] = {
-    "string": "string",
-    "bigint": "bigint",
-    "int": "int",
-    "double": "double",
-}
+_ITEMS: Final[tuple[top_k.ItemType, ...]] = get_args(top_k.ItemType)
 _STATE: Final = pa.struct(
     [
         pa.field("sketch", pa.binary()),
@@ -48,10 +43,10 @@ def _sketch(state: object) -> tuple[bytes, top_k.ItemType]:
     if not isinstance(state, Mapping) or not {"sketch", "itemDataTypeDDL"} <= set(state):
         raise InvalidArgument(f"expected a result of approx_top_k_accumulate, found {type(state).__name__}")
     found = re.match(r"item (\w+)", str(state["itemDataTypeDDL"]))
-    item = _DDL.get(found[1].lower()) if found else None
+    item = next((each for each in _ITEMS if found and each == found[1].lower()), None)
     if item is None:
         raise InvalidArgument(
-            f"items of a top-k sketch are {', '.join(_DDL)} here; cast the values to STRING in the pipeline"
+            f"items of a top-k sketch are {', '.join(_ITEMS)} here; cast the values to STRING in the pipeline"
         )
     return state["sketch"], item
 

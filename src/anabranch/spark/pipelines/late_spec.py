@@ -12,6 +12,7 @@ from anabranch.model.columns import APPENDED, TIME_TYPE
 from anabranch.model.schema import StreamSchema
 from anabranch.spark.pipelines.late_commit import WATERMARK_COLUMN, LateEventsSpec
 from anabranch.spark.pipelines.plan import Step
+from anabranch.spark.pipelines.shed_frame import items_of
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.windows.spans import StatementWindow
 from anabranch.store import Store
@@ -79,8 +80,7 @@ def _dropping(frame: DataFrame, statement: Statement) -> tuple[StatementWindow, 
 
 def _streaming_nodes(plan: Any) -> Iterator[tuple[str, int]]:
     """The class names of the plan's streaming nodes, each with the number of its inputs that are streams."""
-    children = plan.children()
-    below = [children.apply(index) for index in range(children.length())]
+    below = list(items_of(plan.children()))
     yield str(plan.getClass().getSimpleName()), sum(bool(child.isStreaming()) for child in below)
     for child in below:
         if child.isStreaming():

@@ -20,7 +20,7 @@ from anabranch.spark.types import SHED_DRAW, SHED_RATE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["KEPT_ROWS", "refuse_unestimated", "shed_frame", "shed_options"]
+__all__ = ["KEPT_ROWS", "items_of", "refuse_unestimated", "shed_frame", "shed_options"]
 
 KEPT_ROWS: Final = "anabranch_kept"  # Spark's name for the metric with the number of rows that were kept
 _AGGREGATES: Final = ("Sum", "Count")
@@ -65,15 +65,18 @@ def refuse_unestimated(frame: DataFrame, statement: Statement) -> None:
 
 def _nodes(node: Any) -> Iterator[Any]:
     yield node
-    children = node.children()
-    for index in range(children.length()):
-        yield from _nodes(children.apply(index))
+    for child in items_of(node.children()):
+        yield from _nodes(child)
+
+
+def items_of(sequence: Any) -> Iterator[Any]:
+    """The items of a sequence of Scala."""
+    return map(sequence.apply, range(sequence.length()))
 
 
 def _aggregates(expressions: Any) -> Iterator[str]:
     """The class names of the aggregate functions in a sequence of expressions."""
-    for index in range(expressions.length()):
-        expression = expressions.apply(index)
+    for expression in items_of(expressions):
         if expression.getClass().getSimpleName() == "AggregateExpression":
             yield str(expression.aggregateFunction().getClass().getSimpleName())
         else:

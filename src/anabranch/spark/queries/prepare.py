@@ -31,13 +31,17 @@ _WRITTEN_S: Final = 120.0  # the limit for Java's end, in which it writes the fi
 _LOWEST_PRIORITY: Final = 19
 
 
+def _archive() -> Path | None:
+    ensure_java()
+    ensure_home()
+    return class_archive()
+
+
 def prepare_spark() -> Path | None:
     """Write the archive, unless there is one: runs a small query in a session of its own, in some 20 s. Returns the file, of
     some 175 MB in the user's cache folder; None if there can't be one with this SPARK_HOME. The process must not have a Spark
     session. Raises MissingExtra without pyspark or Java, StoreUnavailable if Spark does not start or Java writes no file."""
-    ensure_java()
-    ensure_home()
-    archive = class_archive()
+    archive = _archive()
     if archive is None or archive.exists():
         return archive
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=UNFINISHED) as folder:
@@ -65,9 +69,7 @@ def prepare_spark() -> Path | None:
 def preparing_spark() -> Iterator[None]:
     """Write the archive meanwhile, unless there is one: in a process of its own, at the lowest priority, which ends with the
     block. Raises MissingExtra without Java."""
-    ensure_java()
-    ensure_home()
-    archive = class_archive()
+    archive = _archive()
     if archive is None or archive.exists():
         yield
         return

@@ -55,7 +55,7 @@ from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store
 from anabranch.store.engine_api import Tail
 
-__all__ = ["batch_reader", "schema", "stream_reader"]
+__all__ = ["BatchReader", "StreamReader", "schema"]
 
 # Spark's source process does not know the core count of other machines; twice the local count balances the load.
 _TASKS: Final = 2 * (os.cpu_count() or 1)
@@ -71,23 +71,6 @@ def schema(options: Mapping[str, str]) -> StructType:
     stored = reads.view(asked.stream_id or asked.stream).info.schema
     columns = spark_columns(columns_to_read(stored, asked.columns))
     return spark_schema(pa.schema([*columns, *ADDED, *_shed_columns(asked)]))
-
-
-def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """The reader for `spark.read`: reads what is between start and end when the query is planned."""
-    asked = _parsed_options(options)
-    return BatchReader(asked, _names(schema, asked), _types(schema))
-
-
-def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """The reader for `spark.readStream`."""
-    asked = _parsed_options(options)
-    return StreamReader(asked, _names(schema, asked), _types(schema))
-
-
-def _parsed_options(options: Mapping[str, str]) -> ReadOptions:
-    asked = ReadOptions.of(options)
-    return replace(asked, store=chosen_places(asked.store))
 
 
 def _shed_columns(asked: ReadOptions) -> tuple[pa.Field, ...]:
@@ -136,11 +119,12 @@ class MarkerPartition(InputPartition):
 class _SparkSource:
     """The common part of both readers."""
 
-    def __init__(self, options: ReadOptions, names: tuple[str, ...], types: Mapping[str, str]) -> None:
-        self._options = options
-        self._names = names
-        self._types = types  # the types that Spark expects, as of the query's start
-        self._access = WorkerAccess(options.store)
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        asked = ReadOptions.of(options)
+        self._options = replace(asked, store=chosen_places(asked.store))
+        self._names = _names(schema, asked)
+        self._types = _types(schema)  # the types that Spark expects, as of the query's start
+        self._access = WorkerAccess(self._options.store)
         self._complete: StreamCut | None = None  # the end of a read that ends at the watermark
 
     def _open(self) -> Store:
@@ -219,7 +203,7 @@ class _SparkSource:
 
 
 class BatchReader(_SparkSource, DataSourceReader):
-    """Reads a stream once."""
+    """Reads a stream once: what is between start and end when the query is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """Spark's API. Raises Truncated, InvalidArgument and its subclasses."""
@@ -240,17 +224,16 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
     One instance exists for a whole run of a query, in a process of its own; copies of it in tasks only `read`.
     """
 
-    def __init__(self, options: ReadOptions, names: tuple[str, ...], types: Mapping[str, str]) -> None:
-        super().__init__(options, names, types)
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(options, schema)
+        markers = self._options.markers
         self._first: SourceOffset | None = None
         self._latest_start: SourceOffset | None = None  # of a batch; Spark asks no restarted query for the first one
         self._end: StreamCut | None = None
         self._idle = False
         self._available_now = False
         self._tail: Tail | PollingTail | None = None
-        self._markers = (
-            None if options.markers is None else Markers(from_json_option(MarkerOption, "markers", options.markers))
-        )
+        self._markers = None if markers is None else Markers(from_json_option(MarkerOption, "markers", markers))
         self._follower: FollowedBatches | None = None
         self._standby: AwaitedStandby | None = None
 

@@ -19,13 +19,12 @@ import anabranch as ab
 from anabranch.core import cuts
 from anabranch.core.shed_rule import ShedRule, draws
 from anabranch.model.cut import StreamCut
-from anabranch.spark.options import ReadOptions
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.ranges import with_shed_columns
 from anabranch.spark.source.reads import reads_of
 from anabranch.spark.source.source import StreamReader
-from anabranch.spark.types import SHED_DRAW, SHED_RATE
+from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_schema
 from anabranch.store import Store
 from anabranch.testing.clock import ManualClock
 from tests.clocks import runtime_by
@@ -74,8 +73,8 @@ class Reader(StreamReader):
     """Of a store that is open."""
 
     def __init__(self, store: Store, rule: ShedRule, **options: str) -> None:
-        asked = ReadOptions.of({"path": "/nowhere", "stream": STREAM, "shed": str(rule), **options})
-        super().__init__(asked, ("n",), {"n": "bigint"})
+        columns = spark_schema(pa.schema([pa.field("n", pa.int64()), *ADDED, SHED_RATE]))
+        super().__init__({"path": "/nowhere", "stream": STREAM, "shed": str(rule), **options}, columns)
         self._store = store
 
     def _open(self) -> Store:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
@@ -21,10 +21,6 @@ from anabranch.core.python_rows import refuse_loss
 from anabranch.errors import FunctionFailed, InvalidArgument
 from anabranch.model.times import TimeRules
 from anabranch.runtime.tasks import ThreadTasks
-
-if TYPE_CHECKING:
-    from anabranch.wasm.function import WasmFunction
-    from anabranch.wasm.table_function import WasmTableFunction
 
 __all__ = [
     "PYTHON",
@@ -124,7 +120,8 @@ def wasm_call(name: str, code: bytes, signature: str) -> Callable[..., pa.Array]
         cast = [pa.chunked_array([each.cast(kind)], kind) for each, kind in zip(columns, kinds, strict=True)]
         if not len(columns[0]):
             return pa.array([], function.signature.result)
-        return function(cast).combine_chunks()
+        made: pa.Array = function(cast).combine_chunks()
+        return made
 
     call.__name__ = name
     return call
@@ -135,7 +132,7 @@ def wasm_batch_call(code: bytes, signature: str, schema: pa.Schema) -> Callable[
     with the columns of the schema."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for made in _wasm_table_function(code, signature)(batches):
+        for made in _wasm_function(code, signature, of_tables=True)(batches):
             yield from pa.Table.from_batches([made]).cast(schema).to_batches()
 
     return call
@@ -150,23 +147,15 @@ def _batch() -> int:
 
 
 @cache
-def _wasm_function(code: bytes, signature: str) -> WasmFunction:
+def _wasm_function(code: bytes, signature: str, *, of_tables: bool = False) -> Any:
+    """A WasmFunction, or a WasmTableFunction."""
     from anabranch.wasm.engine import WasmEngine
     from anabranch.wasm.function import WasmFunction
-    from anabranch.wasm.signature import parse_signature
-
-    engine = WasmEngine(ThreadTasks())
-    return WasmFunction(engine, engine.compile(code), parse_signature(signature))
-
-
-@cache
-def _wasm_table_function(code: bytes, signature: str) -> WasmTableFunction:
-    from anabranch.wasm.engine import WasmEngine
     from anabranch.wasm.signature import parse_signature
     from anabranch.wasm.table_function import WasmTableFunction
 
     engine = WasmEngine(ThreadTasks())
-    return WasmTableFunction(engine, engine.compile(code), parse_signature(signature))
+    return (WasmTableFunction if of_tables else WasmFunction)(engine, engine.compile(code), parse_signature(signature))
 
 
 def _loaded(target: FunctionTarget) -> Callable[..., Any]:

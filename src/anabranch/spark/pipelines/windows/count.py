@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from anabranch.spark.pipelines.windows.grouping import Numbers, codes_of, group
+from anabranch.spark.pipelines.windows.grouping import Numbers, RowGroups, codes_of, group
 
-__all__ = ["CompletedWindows", "CountWindow", "complete_windows"]
+__all__ = ["CompletedWindows", "CountWindow", "complete_windows", "full_windows", "open_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,22 @@ def complete_windows(rows: pa.Table, keys: list[str], window: CountWindow) -> Co
     if not rows.num_rows:
         return CompletedWindows(rows, rows)
     groups = group(codes_of([rows.column(key) for key in keys]))
-    full = np.where(groups.counts < window.size, 0, (groups.counts - window.size) // window.step + 1)
+    full = full_windows(groups, window)
+    complete = groups.order[_members(groups.starts, full, window)]
+    return CompletedWindows(rows.take(pa.array(complete)), rows.take(pa.array(open_rows(groups, full, window))))
+
+
+def full_windows(groups: RowGroups, window: CountWindow) -> Numbers:
+    """How many windows of each group are complete."""
+    full: Numbers = np.where(groups.counts < window.size, 0, (groups.counts - window.size) // window.step + 1)
+    return full
+
+
+def open_rows(groups: RowGroups, full: Numbers, window: CountWindow) -> Numbers:
+    """The rows of which there are windows that are not complete, in the order in which they came."""
     stays = groups.positions >= np.repeat(full * window.step, groups.counts)
-    kept = np.sort(groups.order[stays])
-    return CompletedWindows(rows.take(pa.array(groups.order[_members(groups.starts, full, window)])), rows.take(kept))
+    kept: Numbers = np.sort(groups.order[stays])
+    return kept
 
 
 def _members(starts: Numbers, full: Numbers, window: CountWindow) -> Numbers:

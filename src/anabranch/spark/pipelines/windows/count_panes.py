@@ -16,7 +16,7 @@ import pyarrow as pa
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, OFFSET, SEGMENT, TIME
-from anabranch.spark.pipelines.windows.count import CountWindow
+from anabranch.spark.pipelines.windows.count import CountWindow, full_windows, open_rows
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
 from anabranch.spark.pipelines.windows.grouping import Numbers, RowGroups, codes_of, group
 from anabranch.spark.pipelines.windows.pane_rows import (
@@ -67,9 +67,7 @@ def advance_counts(
     early = ~full & early_due(policy, book.counts - book.fired, now_us - book.at)
     which = np.flatnonzero(full | early)
     panes = list(book.fire(which, book.counts, np.where(full[which], ON_TIME, EARLY), policy, now_us))
-    done = np.where(groups.counts < window.size, 0, (groups.counts - window.size) // window.step + 1)
-    stays = groups.positions >= np.repeat(done * window.step, groups.counts)
-    kept = book.table().take(pa.array(np.sort(groups.order[stays])))
+    kept = book.table().take(pa.array(open_rows(groups, full_windows(groups, window), window)))
     return CountPanes(pane_rows(rows, columns, panes, policy, window=COUNT_WINDOW), kept)
 
 
