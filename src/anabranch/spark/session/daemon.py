@@ -67,13 +67,13 @@ def main() -> None:
     daemon.manager()
 
 
-if __name__ == "__main__":
-    main()
-
-
 def be_killed_first() -> None:
     """Have this process and what it starts be killed rather than Java, the driver or the host of queries. Only for
     processes that can be replaced, such as Spark's Python workers. Does nothing but on Linux."""
     score = Path("/proc/self/oom_score_adj")
     with suppress(OSError, ValueError):
         score.write_text(str(max(int(score.read_text()), _SCORE)))
+
+
+if __name__ == "__main__":
+    main()
