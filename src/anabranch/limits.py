@@ -19,7 +19,7 @@ CHECKS_MAX: Final = 64  # of a stream
 CHECK_CHARS_MAX: Final = 2_000  # of the condition of a check
 SCHEMA_FRESH_S: Final = 1.0  # a writer of a typed stream takes up a changed schema within this time
 COLUMNS_MAX: Final = 1_000
-COLUMN_NESTING_MAX: Final = 64  # types in each other, of one column: Arrow and Spark recurse into them
+COLUMN_NESTING_MAX: Final = 64  # how deep types of one column may be nested: Arrow and Spark recurse into them
 SEGMENTS_MAX: Final = 10_000  # open segments of one stream
 
 # Times: an integer given as an event's time is expected between these, in µs

@@ -65,5 +65,5 @@ def test_what_can_not_be_done_with_keys_is_said(line: Line, keys: Path, tmp_path
 
 def test_what_is_no_regular_file_is_not_replaced_by_one(line: Line, keys: Path) -> None:
     keys.symlink_to("/dev/null")
-    assert "is no regular file" in line.refused("key", "new", keys)
+    assert "expected a regular file" in line.refused("key", "new", keys)
     assert keys.is_symlink()

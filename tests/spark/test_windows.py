@@ -97,7 +97,7 @@ def test_windows_of_events_are_exact_across_a_batch_that_is_repeated(spark: Spar
         ("sum(celsius) AS total", "sum(fahrenheit) AS total", "fahrenheit", 3),
         ("celsius < 6", "fahrenheit < 6", "fahrenheit", 5),
         ("key = device", "key = device, mode = complete", "can't have mode = complete", 2),
-        ("GROUP BY device,", "GROUP BY struct(device),", "a plain value, not of type struct", 3),
+        ("GROUP BY device,", "GROUP BY struct(device),", "expected plain values as keys of windows, got struct", 3),
     ],
 )
 def test_what_is_wrong_with_a_query_is_said_at_its_line(

@@ -43,7 +43,7 @@ def new(
     line = new_key_line(key_id, ids)
     old = read_text(file, what="the key file", bytes_max=limits.KEY_FILE_BYTES_MAX) if file.exists() else ""
     if file.exists() and not file.is_file():
-        raise InvalidArgument(f"{file} is no regular file, which a key file has to be")
+        raise InvalidArgument(f"expected a regular file for the keys, but {file} is none")
     if old and key_id in parse_keys(old, str(file)):
         raise InvalidArgument(f"{file} already has a key '{key_id}'")
     _write(file, line + old)

@@ -92,7 +92,7 @@ class _SchemaParser:
     def _type(self) -> pa.DataType:
         self._depth += 1
         if self._depth > limits.COLUMN_NESTING_MAX:
-            raise InvalidArgument(f"the schema has more than {limits.COLUMN_NESTING_MAX} types in each other")
+            raise InvalidArgument(f"types in the schema are nested more than {limits.COLUMN_NESTING_MAX} deep")
         found = self._one_type()
         self._depth -= 1
         return found

@@ -34,7 +34,7 @@ def duration(text: str, kind: pa.DataType) -> timedelta | int:
     cut, nanos = beyond_micros(text, kind)
     found = _DURATION.fullmatch(cut) or _ISO_DURATION.fullmatch(cut)
     if found is None or not any(found.groups()[1:]):
-        raise ValueError(f"{text!r:.100} is no duration: expected 1 day, 2:03:04.5 or P1DT2H3M4.5S")
+        raise ValueError(f"{text!r:.100} is not a duration: expected 1 day, 2:03:04.5 or P1DT2H3M4.5S")
     sign, days, hours, minutes, seconds, fraction = found.groups(default="")
     length = timedelta(
         int(days or 0), int(seconds or 0), int(fraction.ljust(6, "0")), 0, int(minutes or 0), int(hours or 0)

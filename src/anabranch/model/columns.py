@@ -83,7 +83,7 @@ def _check_nesting(kind: pa.DataType) -> None:
         within = [each.field(at).type for each in within for at in range(each.num_fields)]
         if not within:
             return
-    raise InvalidArgument(f"its type has more than {limits.COLUMN_NESTING_MAX} types in each other")
+    raise InvalidArgument(f"its type is nested more than {limits.COLUMN_NESTING_MAX} deep")
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

@@ -89,11 +89,11 @@ def rank(sketch: bytes, value: float, item: ItemType) -> float:
     empty."""
     found = _filled(sketch, item)
     if not isinstance(value, int | float) or value != value:
-        raise InvalidArgument(f"the rank of a number is asked for, not of {value}")
+        raise InvalidArgument(f"expected a number to find the rank of, got {value}")
     try:
         return float(found.get_rank(value if item == "bigint" else float(value), inclusive=True))
     except OverflowError as exc:
-        raise InvalidArgument("the rank of a number is asked for that no double holds") from exc
+        raise InvalidArgument("expected a number that fits a double to find the rank of, got one beyond it") from exc
 
 
 def rank_error(sketch: bytes, item: ItemType) -> float:

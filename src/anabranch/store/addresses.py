@@ -105,7 +105,7 @@ def _status_of(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        raise unavailable(exc, f"{path} can't be looked at") from exc
+        raise unavailable(exc, f"{path} can't be examined") from exc
 
 
 def folder_of(text: str) -> Path:

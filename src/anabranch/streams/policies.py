@@ -123,5 +123,5 @@ def _check_weight(info: StreamInfo, column: str) -> None:
         )
     if column in (info.schema.key, info.schema.time) or not columns.field(column).nullable:
         raise InvalidArgument(
-            f"the column '{column}' for the weights of '{info.name}' is not a separate nullable column"
+            f"expected a nullable column for the weights of '{info.name}' that is neither its key nor its time, got '{column}'"
         )

@@ -514,7 +514,7 @@ REFUSED = [
         "INSERT INTO m SELECT d, COUNT(*) FROM TABLE(SESSION(TABLE s, DESCRIPTOR(at), INTERVAL '1' MINUTE)) GROUP BY d, window_start, window_end",
         1,
         1,
-        "write PARTITION BY with the same ones",
+        "write PARTITION BY with the same columns",
     ),
     (
         "flink",

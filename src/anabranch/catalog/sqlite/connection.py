@@ -133,7 +133,7 @@ class TranslatedErrors:
         if isinstance(error, apsw.Error):
             raise translate(error, self._path) from error
         if isinstance(error, UnicodeEncodeError):
-            raise InvalidArgument(f"a text that is not Unicode is no name or value in a store: {error}") from error
+            raise InvalidArgument(f"expected names and values that are Unicode text: {error}") from error
 
 
 def is_out_of_space(database: apsw.Connection, exc: apsw.IOError) -> bool:

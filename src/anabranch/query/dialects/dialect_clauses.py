@@ -242,7 +242,7 @@ def _azure(text: StatementText, found: Found, time: str | None) -> None:
         slide_us = spans[1] if kinds[word] == "hop" else 0
         if word != "SESSIONWINDOW" and UNITS_US["day"] % (slide_us or spans[0]):
             raise text.error(
-                "where windows begin of which a day has no whole number is not documented; write another length", at
+                "where windows begin whose length does not divide a day is not documented; write another length", at
             )
         window = DialectWindow(kinds[word], column, spans[0], slide_us, end_inclusive=kinds[word] != "session")  # type: ignore[arg-type]
         _set(text, found, window, at)

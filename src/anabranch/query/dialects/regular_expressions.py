@@ -54,7 +54,7 @@ class Pattern:
         if replaces and self.empty:
             raise NotTranslated("replacing what can be empty is not translated; write + instead of *")
         if self.ends not in ("", r"\z") and (replaces or group == 0 or (self.takes_returns and self.ends != _JONI_END)):
-            raise NotTranslated(r"$ is also before a last line break there, and not here; write \z")
+            raise NotTranslated(r"$ also matches before a last line break there, but not here; write \z")
         return self.text + self.ends
 
 
@@ -231,6 +231,8 @@ class _Reader:
         if not members or (inside and letter.isupper()):
             raise self._refused()
         if self._dialect in _UNICODE_CLASSES:
-            raise NotTranslated(f"\\{letter} is not of ASCII only there; write a class such as [0-9] or [A-Za-z]")
+            raise NotTranslated(
+                f"\\{letter} also matches characters beyond ASCII there; write a class such as [0-9] or [A-Za-z]"
+            )
         self._at += 2
         return members if inside else f"[{'^' if letter.isupper() else ''}{members}]"

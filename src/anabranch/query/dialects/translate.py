@@ -252,7 +252,7 @@ class _Translation:
             raise self._text.error("a window must be in GROUP BY: write GROUP BY window_start, window_end, …", 0)
         if self._found.partition is not None and {*keys} - bounds != {*self._found.partition}:
             raise self._text.error(
-                "sessions are of the columns in GROUP BY here: write PARTITION BY with the same ones behind the table",
+                "sessions are made for each value of the columns in GROUP BY here: write PARTITION BY with the same columns",
                 0,
             )
 

@@ -121,7 +121,9 @@ class ConditionSql:
                 if {first[1], second[1]} != {"number"}:
                     return "NULL", "number"
                 return self.arithmetic(operator, first[0], second[0]), "number"
-        raise InvalidSql("invalid condition: a function can't be used in WHERE, but for now() with a time")
+        raise InvalidSql(
+            "invalid condition: no function can be used in WHERE except now(), which is compared with a time"
+        )
 
     def _reference(self, name: str) -> tuple[str, str]:
         kind = self._columns.fields.get(name)

@@ -116,7 +116,7 @@ def _sources(query: ContinuousQuery, database: Database, default: str) -> Iterat
         scope = each.database or default
         if isinstance(each.name, RegularExpression):
             raise InvalidSql(
-                "a continuous query can't read measurements by a pattern, for those that it reads don't change; name them: "
+                "a continuous query can't read measurements by a pattern, because they are fixed when it is created; name them: "
                 "FROM a, b"
             )
         found = database.measurement(scope, each.name)

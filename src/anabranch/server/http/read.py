@@ -65,7 +65,7 @@ def wanted_form(call: HttpCall, *, default: str) -> str:
     form = call.text("format")
     if form is not None:
         if form not in TYPES:
-            raise InvalidArgument(f"format is one of {', '.join(TYPES)}; not '{form}'")
+            raise InvalidArgument(f"expected format as one of {', '.join(TYPES)}; got '{form}'")
         return form
     accepted = call.request.headers.get("accept", "*/*")
     for part in accepted.split(","):

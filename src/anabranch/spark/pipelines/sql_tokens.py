@@ -133,7 +133,7 @@ def check_complexity(tokens: Sequence[Token]) -> None:
         before = kind
         if brackets + cases + types + signs > limits.PIPELINE_NESTING_MAX:
             raise InvalidSql(
-                f"the statement has more than {limits.PIPELINE_NESTING_MAX} brackets, CASE or signs in each other: use a statement "
+                f"brackets, CASE or signs are nested more than {limits.PIPELINE_NESTING_MAX} deep: use a statement "
                 "for each part",
                 line=token.line,
             )

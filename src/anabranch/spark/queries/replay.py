@@ -44,7 +44,7 @@ def swap_replay(store: Store, row: QueryRow) -> Mapping[str, str]:
     present ones. Raises InvalidArgument if a name that it needs is another stream's, Conflict if it is no longer held."""
     version = next((each for each in kept_versions(store.catalog, row.name) if each.number == row.version), None)
     if version is None:
-        raise Conflict(f"query '{row.name}' is gone")
+        raise Conflict(f"query '{row.name}' was deleted")
     outputs = [step.output for step in plan(version.text, version.parameters, version.files)]
     with store.catalog.writing() as txn:
         return swap(txn, row.name, row.epoch, outputs, store.runtime.clock.now())

@@ -39,8 +39,8 @@ def start_within_deadline(builder: SparkSession.Builder) -> SparkSession:
         if not expired.is_set():
             raise
         raise StoreUnavailable(
-            f"Spark did not start within {limits.SPARK_START_S:g} s: see whether its Java, its master and the machine's "
-            "memory are as they should be"
+            f"Spark did not start within {limits.SPARK_START_S:g} s: check its Java, its master and the machine's "
+            "memory"
         ) from exc
     finally:
         started.set()

@@ -139,7 +139,7 @@ def _column(name: str) -> Column:
 def _key(events: DataFrame, name: str) -> Column:
     kind = events.schema[name].dataType
     if isinstance(kind, ArrayType | MapType | StructType | VariantType):
-        raise InvalidSql(f"a key of windows is a plain value, not of type {kind.simpleString()}")
+        raise InvalidSql(f"expected plain values as keys of windows, got {kind.simpleString()}")
     column = functions.col(name)
     # -0.0 equals 0.0, but hashes differently.
     return (column + functions.lit(0.0).cast(kind)).alias(name) if isinstance(kind, DoubleType | FloatType) else column
