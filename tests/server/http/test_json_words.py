@@ -17,7 +17,7 @@ from anabranch.server import calls
 from anabranch.server.broker import Broker
 from anabranch.server.http.table import ENDPOINTS
 from anabranch.store import Store
-from anabranch.wire.hints import conform, hints_of
+from anabranch.wire.hints import conform
 from anabranch.wire.verbs import VERBS
 
 VALUES: Final[tuple[Any, ...]] = (
@@ -87,7 +87,7 @@ def said(call: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_types_of_a_verb_s_arguments(verb: str) -> None:
-    hints = hints_of(VERBS[verb].function)
+    hints = VERBS[verb].hints
     for name in VERBS[verb].parameters.keys() - CALLBACKS:
         assert name in hints, "a type that is imported only for type checkers"
         for value in VALUES:

@@ -14,7 +14,6 @@ from anabranch.server.http.openapi_parts import NAME, TEXT, reference
 from anabranch.server.http.problem import PROBLEM
 from anabranch.server.http.queries.schemas import QUERY_SCHEMAS
 from anabranch.server.http.schemas import SCHEMAS
-from anabranch.wire.hints import hints_of
 from anabranch.wire.verbs import VERBS, StoreVerb
 
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
@@ -96,7 +95,7 @@ def _call_operation(endpoint: Endpoint, verb: StoreVerb) -> dict[str, Any]:
 
 def _arguments(verb: StoreVerb) -> dict[str, Any]:
     """The schema of a verb's arguments. What is no plain JSON is described in the wire's own form (`$type`)."""
-    hints = hints_of(verb.function)
+    hints = verb.hints
     names = {name: parameter for name, parameter in verb.parameters.items() if name not in _UNSENT}
     required = [name for name, parameter in names.items() if parameter.default is Parameter.empty]
     found: dict[str, Any] = {

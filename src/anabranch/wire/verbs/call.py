@@ -10,9 +10,9 @@ from typing import Any
 from anabranch.errors import InvalidArgument
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.store.facade import Store
-from anabranch.wire.hints import conform, hints_of
+from anabranch.wire.hints import conform
 from anabranch.wire.values import ThisStore, from_json
-from anabranch.wire.verbs.verb import StoreVerb
+from anabranch.wire.verbs.verb import StoreVerb, arguments_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def checked_arguments(verb: StoreVerb, given: Any) -> dict[str, Any]:
     unknown argument, and for one of another type."""
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"expected the arguments of {verb.name} as an object, by name")
-    parameters, hints = verb.parameters, hints_of(verb.function)
+    parameters, hints = verb.parameters, verb.hints
     arguments = {}
     for name, value in given.items():
         if name not in parameters or name in _CALLBACKS:
@@ -58,9 +58,13 @@ def call(store: Store, call_: VerbCall) -> Any:
         arguments["progress"] = call_.progress
     if "started" in parameters and call_.started is not None:
         arguments["started"] = call_.started
+    noun, _, method = verb.name.rpartition(".")
     if verb.run is not None:
         result = verb.run(store, **arguments)
+    elif verb.of is not None:
+        opening = {name: arguments.pop(name) for name in arguments_of(verb.of.open) if name in arguments}
+        found = getattr(verb.of.open(store, **opening), method)
+        result = found(**arguments) if callable(found) else found  # else it is a property
     else:
-        noun, _, method = verb.name.rpartition(".")
         result = getattr(getattr(store, noun) if noun else store, method)(**arguments)
     return result if verb.sent is None else verb.sent(result)

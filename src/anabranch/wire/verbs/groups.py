@@ -1,27 +1,24 @@
 """The methods of one reader group (`anabranch.groups.group.ReaderGroup`) as verbs: `group.unread` is
-`store.groups.open(group).unread`. `ident` is the id of the stream that holds the group's state, from `group.open`, so
+`store.groups.open(group).unread()`. `ident` is the id of the stream that holds the group's state, from `group.open`, so
 that a handle of a deleted group is not one of a new group of its name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from anabranch import limits
 from anabranch.core.group import Checkpoint
-from anabranch.core.watermarks import TimeWindow
 from anabranch.errors import GroupNotFound
 from anabranch.groups.checkpoints import End
 from anabranch.groups.group import ReaderGroup
-from anabranch.groups.load import Distribution, Unread
 from anabranch.model.cut import HEAD, StreamCut
 from anabranch.model.ids import StreamId
-from anabranch.model.position import Position
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import Place
 from anabranch.store.facade import Store
 from anabranch.wire.verbs.needs import Arguments, Need, Needs, Operation
-from anabranch.wire.verbs.verb import StoreVerb
+from anabranch.wire.verbs.verb import Opened, StoreVerb
 
 
 def open_group(
@@ -46,41 +43,6 @@ def open_group(
         refresh_s=refresh_s,
         checkpoint_s=checkpoint_s,
     ).id
-
-
-def readers(store: Store, group: str, ident: StreamId | None = None) -> list[str]:
-    """See `ReaderGroup.readers`."""
-    return _group(store, group, ident).readers
-
-
-def streams(store: Store, group: str, ident: StreamId | None = None) -> list[str]:
-    """See `ReaderGroup.streams`."""
-    return _group(store, group, ident).streams
-
-
-def checkpoints(store: Store, group: str, ident: StreamId | None = None) -> list[Checkpoint]:
-    """See `ReaderGroup.checkpoints`."""
-    return _group(store, group, ident).checkpoints
-
-
-def distribution(store: Store, group: str, ident: StreamId | None = None) -> Distribution:
-    """See `ReaderGroup.distribution`."""
-    return _group(store, group, ident).distribution()
-
-
-def unread(store: Store, group: str, ident: StreamId | None = None) -> Unread:
-    """See `ReaderGroup.unread`."""
-    return _group(store, group, ident).unread()
-
-
-def cut(store: Store, group: str, ident: StreamId | None = None) -> dict[str, StreamCut]:
-    """See `ReaderGroup.cut`."""
-    return _group(store, group, ident).cut()
-
-
-def time_window(store: Store, group: str, stream: str | None = None, ident: StreamId | None = None) -> TimeWindow:
-    """See `ReaderGroup.time_window`."""
-    return _group(store, group, ident).time_window(stream)
 
 
 def checkpoint(
@@ -108,36 +70,6 @@ def generate_cut(
     return _group(store, group, ident).generate_cut(timeout_s=min(timeout_s, limits.REMOTE_WAIT_S))
 
 
-def cancel_checkpoint(store: Store, group: str, name: str | None = None, ident: StreamId | None = None) -> None:
-    """See `ReaderGroup.cancel_checkpoint`."""
-    _group(store, group, ident).cancel_checkpoint(name)
-
-
-def rewind(store: Store, group: str, ident: StreamId | None = None) -> None:
-    """See `ReaderGroup.rewind`."""
-    _group(store, group, ident).rewind()
-
-
-def reset(
-    store: Store,
-    group: str,
-    to: str | Checkpoint | Place | Mapping[str, Place] | None = None,
-    streams: Sequence[str] | str | None = None,
-    end: End | Literal["unchanged"] = "unchanged",
-    by: TimeKind = "append",
-    ident: StreamId | None = None,
-) -> None:
-    """See `ReaderGroup.reset`."""
-    _group(store, group, ident).reset(to, streams=streams, end=end, by=by)
-
-
-def reader_offline(
-    store: Store, group: str, name: str, position: Position | str | None = None, ident: StreamId | None = None
-) -> None:
-    """See `ReaderGroup.reader_offline`."""
-    _group(store, group, ident).reader_offline(name, position)
-
-
 def delete(store: Store, group: str, ident: StreamId | None = None) -> None:
     """See `ReaderGroup.delete`. A group that does not exist is ignored."""
     try:
@@ -146,7 +78,7 @@ def delete(store: Store, group: str, ident: StreamId | None = None) -> None:
         return
 
 
-def _group(store: Store, group: str, ident: StreamId | None) -> ReaderGroup:
+def _group(store: Store, group: str, ident: StreamId | None = None) -> ReaderGroup:
     found = store.groups.open(group)
     if ident is not None and found.id != ident:
         raise GroupNotFound(group)
@@ -173,20 +105,22 @@ def _to_reset(arguments: Arguments) -> list[Need]:
     return [*_on_group("write")(arguments), *(Need("read", "stream", each) for each in several)]
 
 
+_GROUP: Final = Opened(ReaderGroup, _group)
+
 GROUP_VERBS: Final = (
-    StoreVerb("group.cancel_checkpoint", _on_group("write"), run=cancel_checkpoint),
+    StoreVerb("group.cancel_checkpoint", _on_group("write"), of=_GROUP),
     StoreVerb("group.checkpoint", _on_group("write"), run=checkpoint),
-    StoreVerb("group.checkpoints", _on_group("read"), run=checkpoints, changes=False),
-    StoreVerb("group.cut", _on_group("read"), run=cut, changes=False),
+    StoreVerb("group.checkpoints", _on_group("read"), of=_GROUP, changes=False),
+    StoreVerb("group.cut", _on_group("read"), of=_GROUP, changes=False),
     StoreVerb("group.delete", _on_group("manage"), run=delete),
-    StoreVerb("group.distribution", _on_group("read"), run=distribution, changes=False),
+    StoreVerb("group.distribution", _on_group("read"), of=_GROUP, changes=False),
     StoreVerb("group.generate_cut", _on_group("write"), run=generate_cut),
     StoreVerb("group.open", _to_open, run=open_group),
-    StoreVerb("group.reader_offline", _on_group("write"), run=reader_offline),
-    StoreVerb("group.readers", _on_group("read"), run=readers, changes=False),
-    StoreVerb("group.reset", _to_reset, run=reset),
-    StoreVerb("group.rewind", _on_group("write"), run=rewind),
-    StoreVerb("group.streams", _on_group("read"), run=streams, changes=False),
-    StoreVerb("group.time_window", _on_group("read"), run=time_window, changes=False),
-    StoreVerb("group.unread", _on_group("read"), run=unread, changes=False),
+    StoreVerb("group.reader_offline", _on_group("write"), of=_GROUP),
+    StoreVerb("group.readers", _on_group("read"), of=_GROUP, changes=False),
+    StoreVerb("group.reset", _to_reset, of=_GROUP),
+    StoreVerb("group.rewind", _on_group("write"), of=_GROUP),
+    StoreVerb("group.streams", _on_group("read"), of=_GROUP, changes=False),
+    StoreVerb("group.time_window", _on_group("read"), of=_GROUP, changes=False),
+    StoreVerb("group.unread", _on_group("read"), of=_GROUP, changes=False),
 )

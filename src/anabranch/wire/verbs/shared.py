@@ -12,22 +12,12 @@ from anabranch.model.names import StreamName
 from anabranch.shared_state.revisioned_stream import RevisionedStream
 from anabranch.store.facade import Store
 from anabranch.wire.verbs.needs import Arguments, Need, Needs, Operation, stream
-from anabranch.wire.verbs.verb import StoreVerb
+from anabranch.wire.verbs.verb import Opened, StoreVerb
 
 
 def open_revisioned(store: Store, name: str, create: bool = True) -> StreamId:
     """See `SharedState.revisioned`."""
     return store.shared.revisioned(name, create=create).id
-
-
-def latest(store: Store, stream: StreamId) -> int:
-    """See `RevisionedStream.latest`."""
-    return _opened_by_id(store, stream).latest()
-
-
-def oldest(store: Store, stream: StreamId) -> int:
-    """See `RevisionedStream.oldest`."""
-    return _opened_by_id(store, stream).oldest()
 
 
 def last(store: Store, stream: StreamId) -> tuple[int, bytes] | None:
@@ -56,11 +46,6 @@ def append(store: Store, stream: StreamId, value: bytes, writer: str, number: in
     return _opened_by_id(store, stream).append_numbered(value, expected=expected, writer=writer, number=number)
 
 
-def truncate(store: Store, stream: StreamId, revision: int) -> None:
-    """See `RevisionedStream.truncate`."""
-    _opened_by_id(store, stream).truncate(revision)
-
-
 def _opened_by_id(store: Store, stream: StreamId) -> RevisionedStream:
     """The stream. Raises InvalidArgument for one that the store keeps for itself, such as a reader group's."""
     found = store.shared.by_id(stream)
@@ -80,12 +65,14 @@ def _on(operation: Operation) -> Needs:
     return stream(operation, "stream")
 
 
+_REVISIONED: Final = Opened(RevisionedStream, _opened_by_id)
+
 SHARED_VERBS: Final = (
     StoreVerb("revisioned.append", _on("write"), run=append),
     StoreVerb("revisioned.last", _on("read"), run=last, changes=False),
-    StoreVerb("revisioned.latest", _on("read"), run=latest, changes=False),
-    StoreVerb("revisioned.oldest", _on("read"), run=oldest, changes=False),
+    StoreVerb("revisioned.latest", _on("read"), of=_REVISIONED, changes=False),
+    StoreVerb("revisioned.oldest", _on("read"), of=_REVISIONED, changes=False),
     StoreVerb("revisioned.open", _opened, run=open_revisioned),
     StoreVerb("revisioned.read", _on("read"), run=read, changes=False),
-    StoreVerb("revisioned.truncate", _on("manage"), run=truncate),
+    StoreVerb("revisioned.truncate", _on("manage"), of=_REVISIONED),
 )

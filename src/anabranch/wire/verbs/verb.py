@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 from anabranch.deployments.api import DeployedQueries
 from anabranch.deployments.templates.api import Templates
@@ -27,6 +27,7 @@ from anabranch.streams.ephemeral.api import Ephemeral
 from anabranch.streams.lineage.api import Lineage
 from anabranch.streams.names.api import Aliases
 from anabranch.transfer.jobs.manager import Jobs
+from anabranch.wire.hints import hints_of
 from anabranch.wire.verbs.needs import Need, Needs
 
 NOUNS: Final[Mapping[str, type]] = {
@@ -65,10 +66,23 @@ _REPEATABLE: Final = {
 numbered."""
 
 
+def arguments_of(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters of a function but the first."""
+    return dict(list(signature(function).parameters.items())[1:])
+
+
 def summary_of(function: Callable[..., Any]) -> str:
     """The first sentence of a function's documentation, without its full stop."""
     paragraph = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
     return paragraph.partition(". ")[0].removesuffix(".")
+
+
+class Opened(NamedTuple):
+    """An object that is opened for each call, such as a reader group, and whose methods and properties are verbs. `open` is
+    given the store, and takes arguments of the verb."""
+
+    kind: type
+    open: Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +90,9 @@ class StoreVerb:
     """One verb: `streams.copy` is `store.streams.copy`.
 
     `needs` says what a call must be allowed. `shown` says what a caller must be allowed to see one item of a list; the
-    others are left out. A `streaming` verb returns an iterator. `changes` is False for a verb that only reads. `run`,
-    if given, does it instead of the method of that name: it gets the store and the arguments. `sent` makes a result
-    that stays in the broker one that can be sent.
+    others are left out. A `streaming` verb returns an iterator. `changes` is False for a verb that only reads. `of` is
+    the object whose method it is, if that is none of NOUNS. `run`, if given, does it instead of a method: it gets the
+    store and the arguments. `sent` makes a result that stays in the broker one that can be sent.
     """
 
     name: str
@@ -86,23 +100,30 @@ class StoreVerb:
     streaming: bool = False
     shown: Callable[[Any], Need] | None = None
     changes: bool = True
+    of: Opened | None = None
     run: Callable[..., Any] | None = None
     sent: Callable[[Any], Any] | None = None
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What does it, unbound: its first argument is the noun, or for `run` the store."""
+        """What does it, unbound: its first argument is the object, or for `run` the store."""
         if self.run is not None:
             return self.run
         noun, _, method = self.name.rpartition(".")
-        found: Callable[..., Any] = getattr(NOUNS[noun], method)
-        return found
+        found: Any = getattr(NOUNS[noun] if self.of is None else self.of.kind, method)
+        return cast(Callable[..., Any], found.fget if isinstance(found, property) else found)
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
-        """The arguments that it takes, without the noun or store."""
-        found = list(signature(self.function).parameters.items())
-        return dict(found[1:])
+        """The arguments that it takes, without the object or store."""
+        opening = {} if self.of is None else arguments_of(self.of.open)
+        return {**opening, **arguments_of(self.function)}
+
+    @property
+    def hints(self) -> Mapping[str, Any]:
+        """The types of its arguments."""
+        opening = {} if self.of is None else hints_of(self.of.open)
+        return {**opening, **hints_of(self.function)}
 
     @property
     def repeatable(self) -> bool:
