@@ -61,7 +61,7 @@ class StoreGuard:
         self._audit = Audit(store)
 
     def authenticate(self, *, token: str | None, certificate: str | None, peer: str) -> Principal:
-        """See `Guard`. A token takes precedence over a certificate."""
+        """A token takes precedence over a certificate."""
         try:
             if token is not None:
                 return self._principal_of(token, peer)
@@ -74,21 +74,18 @@ class StoreGuard:
             raise
 
     def authorize(self, principal: Principal, operation: Operation, resource: str | None, *, verb: str = "") -> None:
-        """See `Guard`."""
         if not self._may(principal, operation, resource):
             denied = PermissionDenied(refusal(principal.name, operation, resource, kept=_is_kept(operation, resource)))
             self._note(principal, verb or operation, resource, denied)
             raise denied
 
     def allows(self, principal: Principal, operation: Operation, resource: str | None) -> bool:
-        """See `Guard`."""
         try:
             return self._may(principal, operation, resource)
         except AnabranchError:
             return False
 
     def authorize_place(self, principal: Principal, place: str, *, verb: str = "") -> None:
-        """See `Guard`."""
         self.authorize(principal, "admin", None, verb=verb)
         try:
             check_place(place, self._settings.places)
@@ -97,7 +94,6 @@ class StoreGuard:
             raise
 
     def admit(self, principal: Principal, *, calls: int = 1, bytes_: int = 0) -> None:
-        """See `Guard`."""
         try:
             self._quotas.admit(principal.name, calls, bytes_)
         except RateLimited as exc:
@@ -105,7 +101,6 @@ class StoreGuard:
             raise
 
     def hold(self, principal: Principal, what: Holdable, amount: int = 1) -> Holding:
-        """See `Guard`."""
         try:
             return self._quotas.hold(principal.name, what, amount)
         except RateLimited as exc:
@@ -113,7 +108,6 @@ class StoreGuard:
             raise
 
     def record(self, principal: Principal, verb: str, resource: str | None, error: Exception | None) -> None:
-        """See `Guard`."""
         if not isinstance(error, _REFUSALS):
             self._note(principal, verb, resource, error)
 
@@ -122,7 +116,6 @@ class StoreGuard:
         return {"audit_dropped": self._audit.dropped, **self._quotas.held()}
 
     def close(self) -> None:
-        """See `Guard`."""
         self._access.close()
         if self._signed is not None:
             self._signed.close()

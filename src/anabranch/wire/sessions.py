@@ -7,6 +7,7 @@ from typing import Any
 from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros, StreamId
+from anabranch.model.stream import StreamInfo
 from anabranch.model.transaction import TransactionInfo, TransactionState
 from anabranch.wire.fields import Fields
 
@@ -18,6 +19,13 @@ def check_consumer(consumer: str) -> str:
             f"expected the client's id as 1 to {limits.CONSUMER_CHARS_MAX} letters and digits, got {consumer!r:.100}"
         )
     return consumer
+
+
+def stream_fields(info: StreamInfo) -> dict[str, Any]:
+    """What a client has to know of a stream, as JSON."""
+    schema = info.schema
+    names = {"stream": f"{info.id:016x}", "name": str(info.name)}
+    return {**names, "key": schema.key, "time": schema.time, "raw": schema.raw}
 
 
 def transaction_fields(info: TransactionInfo) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from anabranch.export.metrics import exposition
 from anabranch.server.broker import Broker
 from anabranch.server.counters import Counters
 from anabranch.server.http.access import authenticate, header_token
+from anabranch.wire.errors import status_of
 
 PATHS: Final = frozenset(("/healthz", "/readyz", "/metrics"))
 _PROBE_S: Final = 3.0
@@ -39,12 +40,8 @@ class Health:
             guard = self._broker.guard
             guard.authorize(authenticate(guard, scope, _token), "read", None)
             return 200, await self._metrics()
-        except Unauthenticated as exc:
-            return 401, f"{exc}\n"
-        except PermissionDenied as exc:
-            return 403, f"{exc}\n"
-        except RateLimited as exc:
-            return 429, f"{exc}\n"
+        except (Unauthenticated, PermissionDenied, RateLimited) as exc:
+            return status_of(exc).http, f"{exc}\n"
         except AnabranchError as exc:
             return 503, f"{exc}\n"
 

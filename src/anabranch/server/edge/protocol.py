@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from asyncio import BaseTransport, TimerHandle, Transport
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -13,19 +13,10 @@ from websockets.http11 import Request
 
 from anabranch import limits
 from anabranch.security.tls import certificate_name
+from anabranch.server.http.direct_append import DirectAppend
 
 CONNECTION = "anabranch.connection"
 """In the scope of a call: what aborts its connection."""
-
-
-class TakenRequest(Protocol):
-    """A request that is served without the application. It stands where uvicorn has the request's cycle."""
-
-    more_body: bool
-
-    def hand_over(self) -> None:
-        """Have the application serve it."""
-        ...
 
 
 def tls_extension(transport: BaseTransport) -> dict[str, Any]:
@@ -37,7 +28,7 @@ def tls_extension(transport: BaseTransport) -> dict[str, Any]:
 
 
 def timed_protocol(
-    header_timeout_s: float, take: Callable[[HttpToolsProtocol], TakenRequest | None] = lambda connection: None
+    header_timeout_s: float, take: Callable[[HttpToolsProtocol], DirectAppend | None] = lambda connection: None
 ) -> type[HttpToolsProtocol]:
     """The class of connections that are aborted where the head of a request takes longer than this: also the first
     head, so that connections that send nothing end too. `take` may take a request whose head is complete; where its body
@@ -49,7 +40,7 @@ def timed_protocol(
         _in_message = False
         _in_head = False
         _messages = 0
-        _taken: TakenRequest | None = None
+        _taken: DirectAppend | None = None
         _body_timer: TimerHandle | None = None
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]

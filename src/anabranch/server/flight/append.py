@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -28,23 +28,9 @@ from anabranch.wire.v1 import anabranch_pb2 as v1
 from anabranch.writing.producer import ProducerAck
 
 
-class Target(Protocol):
-    """What batches are appended by."""
-
-    epoch: int
-    last_sequence: int
-
-    def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], AppendedRows]:
-        """Accept a batch. Returns what waits until it is durable; that raises the refusal."""
-        ...
-
-    def close(self) -> None:
-        """Accept no more."""
-        ...
-
-
 class _WriterTarget:
-    """Appends without a producer: at least once, as the client repeats or not."""
+    """Appends without a producer: at least once, as the client repeats or not. Each target accepts a batch, and returns what
+    waits until it is durable, which raises the refusal."""
 
     def __init__(self, broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> None:
         self._loads = broker.loads
@@ -113,6 +99,9 @@ class _ProducerTarget:
 
     def close(self) -> None:
         self._producer.close()
+
+
+_Target: TypeAlias = _WriterTarget | _ProducerTarget | ByteTarget
 
 
 class _Waiting(NamedTuple):
@@ -220,7 +209,7 @@ def append(broker: Broker, principal: Principal, command: v1.AppendCommand, read
 
 
 def _take(
-    broker: Broker, principal: Principal, info: StreamInfo, target: Target, reader: Any, answers: _Answers
+    broker: Broker, principal: Principal, info: StreamInfo, target: _Target, reader: Any, answers: _Answers
 ) -> None:
     clock = broker.store.runtime.clock
     right = StreamRight(broker.store, broker.guard, principal, info.id, "write", verb="append")
@@ -300,15 +289,14 @@ def _outcome(waiting: _Waiting) -> v1.AppendAnswer:
     )
 
 
-def _target(broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> Target:
+def _target(broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> _Target:
     if command.HasField("byte_fence"):
         return ByteTarget(broker, info.id, command)
-    return (
-        _ProducerTarget(broker, info, command) if command.HasField("producer") else _WriterTarget(broker, info, command)
-    )
+    kind = _ProducerTarget if command.HasField("producer") else _WriterTarget
+    return kind(broker, info, command)
 
 
-def _close(target: Target) -> None:
+def _close(target: _Target) -> None:
     try:
         target.close()
     except AnabranchError:

@@ -35,7 +35,7 @@ class ByteTarget:
         self._position = source.tail()
 
     def append(self, batch: pa.RecordBatch, metadata: v1.AppendMetadata) -> Callable[[], AppendedRows]:
-        """See `Target.append`."""
+        """Accept a batch; returns what waits until it is durable, which raises the refusal."""
         if not metadata.HasField("expected") or metadata.HasField("note_time_us") or metadata.forget:
             raise InvalidArgument("bytes are appended on the condition of how many events there are")
         expected = metadata.expected
@@ -49,7 +49,7 @@ class ByteTarget:
         return lambda: appended_rows(accepted.landings())
 
     def close(self) -> None:
-        """See `Target.close`."""
+        """Accept no more."""
         self._writer.close()
 
 

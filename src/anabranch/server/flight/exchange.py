@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -22,50 +22,40 @@ ANSWERED: Final = "answered"
 PROGRESS: Final = "progress"
 
 
-class Outgoing(Protocol):
-    """What an exchange writes to: Flight's writer."""
-
-    def write_metadata(self, _message: Any, /) -> None:
-        """Send a message that has metadata alone."""
-        ...
-
-
-class Session(Protocol):
+class Session:
     """What a broker holds for one client while the exchange lasts. All calls come from one task, except `interrupt`."""
 
-    probe_s: float
-    silent_s: float
+    probe_s: float = limits.SESSION_PROBE_S
+    silent_s: float = limits.SESSION_SILENT_S
 
     def opened(self) -> Frame:
         """The answer to the request that opened it."""
-        ...
+        return Frame("opened")
 
     def call(self, request: Frame) -> Frame:
         """Do what is requested, and return the answer. What it raises is the answer too."""
-        ...
+        raise NotImplementedError
 
     def tell(self, message: Frame) -> None:
-        """Handle a message that the client sends unasked."""
-        ...
+        """Handle a message that the client sends unasked; by default it is a sign of life."""
 
     def authorize(self) -> None:
         """Check again that the client may do this. Raises PermissionDenied, Unauthenticated."""
-        ...
+        raise NotImplementedError
 
     def interrupt(self) -> None:
-        """Have a call in progress look at `Exchange.interrupted`."""
-        ...
+        """Have a call in progress look at `Exchange.interrupted`; by default none waits."""
 
     def close(self, request: Frame | None) -> None:
         """End it: as the client requests, or with None because the client is gone."""
-        ...
 
 
 class Exchange:
     """The messages of one session. `receive` and `end` are for the task that reads from the client, all else for the
     one that runs the session."""
 
-    def __init__(self, runtime: Runtime, outgoing: Outgoing) -> None:
+    def __init__(self, runtime: Runtime, outgoing: Any) -> None:
+        """`outgoing` is Flight's writer."""
         self._runtime = runtime
         self._token = token(runtime.ids)  # in the first answer, and in every message of the client after that
         self._clock = runtime.clock

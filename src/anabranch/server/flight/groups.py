@@ -24,14 +24,14 @@ from anabranch.model.ids import StreamId
 from anabranch.model.position import StreamSegment
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
-from anabranch.server.flight.exchange import Exchange, unknown
+from anabranch.server.flight.exchange import Exchange, Session, unknown
 from anabranch.server.sessions.group_reader import HeldGroupReader
 from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame, pack_table, unpack_table
-from anabranch.wire.sessions import check_consumer
+from anabranch.wire.sessions import check_consumer, stream_fields
 
 
-class GroupSession:
+class GroupSession(Session):
     """One group reader of one client."""
 
     def __init__(self, broker: Broker, principal: Principal, exchange: Exchange, request: Frame) -> None:
@@ -61,7 +61,6 @@ class GroupSession:
         self.silent_s = self._reader.lease_s
 
     def authorize(self) -> None:
-        """See `HeldGroupReader.authorize`."""
         self._held.authorize()
 
     def opened(self) -> Frame:
@@ -99,7 +98,6 @@ class GroupSession:
             self._reader.advance(fields.count("handed_out"), whole=fields.flag("whole"))
 
     def interrupt(self) -> None:
-        """See `Session.interrupt`."""
         self._held.wake()
 
     def close(self, request: Frame | None) -> None:
@@ -153,14 +151,10 @@ def _batch(delivery: GroupDelivery, number: int, position: str) -> Frame:
         batch = batch.append_column("_appended", appended)
     fields: Mapping[str, Any] = {
         "batch": number,
-        "stream": f"{info.id:016x}",
-        "name": str(info.name),
+        **stream_fields(info),
         "segment": str(delivery.segment),
         "first": rows.first,
         "appended": appended if isinstance(appended, int) else None,
-        "key": info.schema.key,
-        "time": info.schema.time,
-        "raw": info.schema.raw,
         "position": position,
     }
     return Frame("batch", fields=fields, data=pack_table(batch))

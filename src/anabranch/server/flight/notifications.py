@@ -19,7 +19,7 @@ from anabranch.notifications.kinds import END_OF_DATA, GROUP_PASSED, READERS, SC
 from anabranch.notifications.subscription import Handler, Subscription, Undelivered
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
-from anabranch.server.flight.exchange import Exchange, unknown
+from anabranch.server.flight.exchange import Exchange, Session, unknown
 from anabranch.wire.errors import error_to_json
 from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame
@@ -35,11 +35,8 @@ _GROUP_KINDS: Final = {
 }
 
 
-class _Watching:
+class _Watching(Session):
     """What both kinds have in common: the right to read one stream or group, or the whole store."""
-
-    probe_s = limits.SESSION_PROBE_S
-    silent_s = limits.SESSION_SILENT_S
 
     def __init__(self, broker: Broker, principal: Principal, exchange: Exchange, request: Frame) -> None:
         self._broker = broker
@@ -51,19 +48,11 @@ class _Watching:
         self.authorize()
 
     def authorize(self) -> None:
-        """See `Session.authorize`."""
         resource = self._group
         if self._stream is not None:
             info = self._broker.store.streams.get(self._stream)
             resource, self._stream = str(info.name), str(info.name)
         self._broker.guard.authorize(self._principal, "read", resource, verb="notifications.read")
-
-    def opened(self) -> Frame:
-        """Nothing to tell."""
-        return Frame("opened")
-
-    def tell(self, message: Frame) -> None:
-        """A sign of life."""
 
     def _start(self) -> Any:
         start = self._fields.value("start")
@@ -191,7 +180,7 @@ class ListenerSession(_Watching):
         return self._subscription.stopped
 
     def interrupt(self) -> None:
-        """See `Session.interrupt`. A notification that was handed out stays taken until `close`, which may report that
+        """A notification that was handed out stays taken until `close`, which may report that
         it was handled."""
         with self._changed:
             self._changed.notify_all()

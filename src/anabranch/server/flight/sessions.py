@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from anabranch.runtime.log_events import SESSION_FAILED
 from anabranch.runtime.periodic import Periodic
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
-from anabranch.server.flight.exchange import Exchange, Outgoing, Session
+from anabranch.server.flight.exchange import Exchange, Session
 from anabranch.server.flight.groups import GroupSession
 from anabranch.server.flight.notifications import ListenerSession, NotificationSession
 from anabranch.server.flight.transactions import TransactionSession
@@ -28,14 +28,6 @@ _KINDS: Final[Mapping[str, _Open]] = {
     "notifications.read": NotificationSession,
     "transaction": TransactionSession,
 }
-
-
-class Incoming(Protocol):
-    """What an exchange reads from: Flight's reader."""
-
-    def read_chunk(self) -> Any:
-        """The next message. Raises StopIteration at the end."""
-        ...
 
 
 class SessionHost:
@@ -56,8 +48,8 @@ class SessionHost:
         """How many sessions are open."""
         return len(self._open)
 
-    def serve(self, principal: Principal, command: bytes, incoming: Incoming, outgoing: Outgoing) -> None:
-        """Serve one exchange to its end. An error of its opening is its only answer."""
+    def serve(self, principal: Principal, command: bytes, incoming: Any, outgoing: Any) -> None:
+        """Serve one exchange to its end, with Flight's reader and writer. An error of its opening is its only answer."""
         exchange = Exchange(self._runtime, outgoing)
         guard = self._broker.guard
         try:
@@ -80,7 +72,7 @@ class SessionHost:
             raise InvalidArgument(f"expected one of {', '.join(sorted(_KINDS))}, got '{request.verb:.100}'")
         return open_session(self._broker, principal, exchange, request)
 
-    def _serve(self, session: Session, exchange: Exchange, incoming: Incoming) -> None:
+    def _serve(self, session: Session, exchange: Exchange, incoming: Any) -> None:
         with self._lock:
             self._open[exchange] = session.silent_s
             if self._closed:

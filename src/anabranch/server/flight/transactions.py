@@ -17,23 +17,19 @@ once, because flushes have the client's numbers and commits its id.
 
 from __future__ import annotations
 
-from anabranch import limits
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
-from anabranch.server.flight.exchange import Exchange, unknown
+from anabranch.server.flight.exchange import Exchange, Session, unknown
 from anabranch.server.sessions.transaction import HeldTransaction
 from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame, unpack_table
-from anabranch.wire.sessions import check_consumer, transaction_fields
+from anabranch.wire.sessions import check_consumer, stream_fields, transaction_fields
 
 
-class TransactionSession:
-    """One transaction of one client."""
-
-    probe_s = limits.SESSION_PROBE_S
-    silent_s = limits.SESSION_SILENT_S
+class TransactionSession(Session):
+    """One transaction of one client. Once the exchange ends, it stays open until its lease expires, or somebody resumes it."""
 
     def __init__(self, broker: Broker, principal: Principal, exchange: Exchange, request: Frame) -> None:
         """Begin or resume it. Raises what `HeldTransaction` raises."""
@@ -48,7 +44,6 @@ class TransactionSession:
         )
 
     def authorize(self) -> None:
-        """See `HeldTransaction.authorize`."""
         self._held.authorize()
 
     def opened(self) -> Frame:
@@ -80,30 +75,13 @@ class TransactionSession:
                 raise unknown(request)
         return Frame("done")
 
-    def tell(self, message: Frame) -> None:
-        """A sign of life."""
-
-    def interrupt(self) -> None:
-        """Nothing here waits for events."""
-
-    def close(self, request: Frame | None) -> None:
-        """The transaction stays open until its lease expires, or somebody resumes it."""
-
     def _info(self) -> dict[str, object]:
         return transaction_fields(self._held.info)
 
     def _describe(self, fields: Fields) -> Frame:
         ident = fields.optional_text("id")
         info = self._held.stream(fields.text("stream") if ident is None else _stream_id(ident))
-        schema = info.schema
-        described = {
-            "stream": f"{info.id:016x}",
-            "name": str(info.name),
-            "key": schema.key,
-            "time": schema.time,
-            "raw": schema.raw,
-        }
-        return Frame("writer", fields=described, data=schema.columns.serialize())
+        return Frame("writer", fields=stream_fields(info), data=info.schema.columns.serialize())
 
 
 def _stream_id(text: str) -> StreamId:

@@ -129,12 +129,9 @@ def answer(accepted: Ack | AcceptedBatch) -> bytes:
         return single_answer(accepted.result(0))
     ack, count, sampled = accepted
     ranges = () if ack is None else ack.result(0)
-    pointers = None
-    if count <= limits.HTTP_POINTERS_MAX:
-        pointers = [] if ack is None else [str(ack.pointer(row)) for row in range(count)]
     found: dict[str, Any] = {"events": count}
-    if pointers is not None:
-        found["pointers"] = pointers
+    if count <= limits.HTTP_POINTERS_MAX:
+        found["pointers"] = [] if ack is None else [str(ack.pointer(row)) for row in range(count)]
     found["ranges"] = ranges_json(ranges)
     return msgspec.json.encode(found | sampled_json(sampled))
 
