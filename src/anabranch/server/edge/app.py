@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -23,30 +24,21 @@ _BODY_BYTES_PER_S_MIN: Final = 64
 """Slower senders of a body are disconnected once `body_timeout_s` has passed."""
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """One call under way. `reading_since` and `writing_since` are the loop's time where it waits for the caller;
     `closed_for` is why its connection was closed."""
 
-    __slots__ = (
-        "began",
-        "body_ended",
-        "closed_for",
-        "reading_since",
-        "received",
-        "sent",
-        "status",
-        "streams",
-        "too_large",
-        "writing_since",
-    )
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.received = self.sent = self.status = 0
-        self.body_ended = self.streams = self.too_large = False
-        self.reading_since: float | None = None
-        self.writing_since: float | None = None
-        self.closed_for: str | None = None
+    began: float = field(default_factory=time.monotonic)
+    received: int = 0
+    sent: int = 0
+    status: int = 0
+    body_ended: bool = False
+    streams: bool = False
+    too_large: bool = False
+    reading_since: float | None = None
+    writing_since: float | None = None
+    closed_for: str | None = None
 
 
 class HttpEdge:

@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from anabranch.security.guard import Operation
@@ -56,42 +58,34 @@ def store_service(
     """The handlers of all RPCs of the service."""
     handlers = {}
     for descriptor in SERVICE.methods:
-        rpc = _Rpc(front, counters, log, descriptor, METHODS[descriptor.name], send_timeout_s)
+        request, method = GetMessageClass(descriptor.input_type), METHODS[descriptor.name]
+        rpc = _Rpc(front, counters, log, descriptor, method, request, send_timeout_s)
         handlers[descriptor.name] = rpc.handler()
     return grpc.method_handlers_generic_handler(SERVICE.full_name, handlers)
 
 
+@dataclass(frozen=True, slots=True)
 class _Rpc:
     """An RPC: authenticates, checks, counts, and answers errors."""
 
-    def __init__(
-        self,
-        front: EventFront,
-        counters: Counters,
-        log: AccessLog | None,
-        descriptor: MethodDescriptor,
-        method: Method,
-        send_timeout_s: float,
-    ) -> None:
-        self._front = front
-        self._counters = counters
-        self._log = log
-        self._name = descriptor.name
-        self._method = method
-        self._send_timeout_s = send_timeout_s
-        self._request = GetMessageClass(descriptor.input_type)
-        self._shape = (descriptor.client_streaming, descriptor.server_streaming)
+    front: EventFront
+    counters: Counters
+    log: AccessLog | None
+    descriptor: MethodDescriptor
+    method: Method
+    request: type[Message]
+    send_timeout_s: float
 
     def handler(self) -> grpc.RpcMethodHandler[Any, Any]:
         """What gRPC calls. Messages are bytes for it: what is none of ours is to be refused by us."""
-        match self._shape:
+        match self.descriptor.client_streaming, self.descriptor.server_streaming:
             case (False, False):
                 return grpc.unary_unary_rpc_method_handler(self._unary)
             case (False, True):
                 return grpc.unary_stream_rpc_method_handler(self._unary)
             case (True, True):
                 return grpc.stream_stream_rpc_method_handler(self._many)
-        raise AssertionError(f"no RPC has the shape of {self._name}")
+        raise AssertionError(f"no RPC has the shape of {self.descriptor.name}")
 
     async def _unary(self, data: bytes, context: Any) -> bytes | None:
         return await self._counting(context, data)
@@ -100,8 +94,8 @@ class _Rpc:
         return await self._counting(context, None)
 
     async def _counting(self, context: Any, data: bytes | None) -> bytes | None:
-        counted, outcome = Counted(self._name), "failed"
-        self._counters.began("grpc")
+        counted, outcome = Counted(self.descriptor.name), "failed"
+        self.counters.began("grpc")
         # The call keeps its resources until its status is sent. A caller who reads nothing can delay that until it disconnects.
         holding = ExitStack()
         try:
@@ -109,7 +103,7 @@ class _Rpc:
             outcome = "ok"
             return answer
         except asyncio.CancelledError:  # the caller has gone, which is how followers end
-            outcome = "ok" if self._method.follows else "refused"
+            outcome = "ok" if self.method.follows else "refused"
             raise
         except Exception as exc:
             outcome = outcome_of(exc)
@@ -120,23 +114,23 @@ class _Rpc:
             self._ended(counted, context, outcome)
 
     async def _serve(self, counted: Counted, context: Any, data: bytes | None, holding: ExitStack) -> bytes | None:
-        front, method = self._front, self._method
+        front, method = self.front, self.method
         if front.draining:
             raise draining()
         principal = caller(front.guard, context)
         counted.principal = principal.name
         front.guard.admit(principal)
-        call = GrpcCall(front, context, principal, counted, self._send_timeout_s)
+        call = GrpcCall(front, context, principal, counted, self.send_timeout_s)
         holding.enter_context(front.guard.hold(principal, "followers" if method.follows else "connections"))
         holding.enter_context(front.guard.hold(principal, "memory", 0 if data is None else len(data)))
         if data is None:
             answer = await method.serve(call)
         else:
-            request: Any = await call.received(self._request, data)
+            request: Any = await call.received(self.request, data)
             if method.operation is None:
                 answer = await method.serve(call, request)
             else:
-                verb = self._name.lower()
+                verb = self.descriptor.name.lower()
                 info = await front.names.get(request.stream, principal, method.operation, verb=verb)
                 answer = await method.serve(call, request, info)
         if answer is None:
@@ -147,10 +141,10 @@ class _Rpc:
 
     def _ended(self, counted: Counted, context: Any, outcome: str) -> None:
         taken = time.monotonic() - counted.began
-        lasting = None if self._method.follows else taken
-        self._counters.ended("grpc", outcome, lasting, received=counted.received, sent=counted.sent)
-        if self._log is not None:
-            self._log.note(
+        lasting = None if self.method.follows else taken
+        self.counters.ended("grpc", outcome, lasting, received=counted.received, sent=counted.sent)
+        if self.log is not None:
+            self.log.note(
                 front_end="grpc",
                 peer=peer_of(context),
                 principal=counted.principal,

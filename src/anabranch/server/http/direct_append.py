@@ -98,23 +98,6 @@ def _is_single(headers: list[tuple[bytes, bytes]], *, raw: bool) -> bool:
 class DirectAppend:
     """One request. What has no underscore is what the connection uses of a cycle."""
 
-    __slots__ = (
-        "_began",
-        "_connection",
-        "_front",
-        "_info",
-        "_path",
-        "_record",
-        "_scope",
-        "_started",
-        "_writer",
-        "body",
-        "disconnected",
-        "keep_alive",
-        "more_body",
-        "response_complete",
-    )
-
     def __init__(
         self,
         connection: HttpToolsProtocol,

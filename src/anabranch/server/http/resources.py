@@ -25,13 +25,8 @@ from anabranch.server.http.read import time_kind
 from anabranch.wire.values import to_bytes, to_json
 from anabranch.wire.verbs import VERBS
 
-_OF_STREAM: Final = (
-    "name",
-    "stream",
-    "source",
-    "first",
-    "part",
-)  # the verbs' names for the argument that is the stream
+_OF_STREAM: Final = ("name", "stream", "source", "first", "part")
+"""The verbs' names for the argument that is the stream."""
 
 
 async def list_scopes(call: HttpCall) -> Response:

@@ -118,6 +118,17 @@ def of_each(operation: Operation, name: str) -> Needs:
     return needs
 
 
+def nothing(arguments: Arguments) -> list[Need]:
+    """Nothing: what the caller sees is chosen item by item, or the verb has its own checks."""
+    del arguments
+    return []
+
+
+def if_(condition: Callable[[Arguments], Any], then: Needs) -> Needs:
+    """What a call needs if its arguments meet a condition."""
+    return lambda arguments: then(arguments) if condition(arguments) else []
+
+
 def if_given(name: str, then: Needs, otherwise: Needs) -> Needs:
     """What the call needs with the argument, and without it."""
     return lambda arguments: (then if name in arguments else otherwise)(arguments)

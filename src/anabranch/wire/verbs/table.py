@@ -15,12 +15,15 @@ from anabranch.wire.verbs.holds import HOLD_VERBS
 from anabranch.wire.verbs.jobs import JOB_VERBS, job_handle
 from anabranch.wire.verbs.needs import (
     Need,
+    Needs,
     code,
     each,
+    if_,
     if_given,
     job,
     moved,
     new,
+    nothing,
     of_each,
     places,
     pointed,
@@ -48,15 +51,26 @@ def end_times(store: Store, stream: StreamId, writer: str) -> None:
     store.watermarks.note(stream, writer, None)
 
 
-def _shown_stream(name: Any) -> Need:
-    return Need("read", "stream", name)
+def _shown_alias(item: Any) -> Need:
+    return Need("read", "stream", item[1])
+
+
+def _shown_of_stream(item: Any) -> Need:
+    return Need("read", "stream", item.stream)
+
+
+def _to_stitch(sources: str) -> Needs:
+    changing = if_(lambda arguments: arguments.get("keep_sources") is False, of_each("manage", sources))
+    return each(of_each("read", sources), new("into"), changing)
+
+
+_TO_REPLACE: Final = each(stream("manage", "stream"), if_(lambda a: a.get("with_"), stream("read", "with_")))
+_ON_POLICY: Final = if_given("policy", stream("manage", "name"), stream("read", "name"))
+_OF_STREAM: Final = if_given("stream", stream("read", "stream"), nothing)
 
 
 _STREAMS: Final = (
-    StoreVerb(
-        "streams.add_check",
-        if_given("violations", each(stream("manage", "name"), new("violations")), stream("manage", "name")),
-    ),
+    StoreVerb("streams.add_check", each(stream("manage", "name"), if_given("violations", new("violations"), nothing))),
     StoreVerb("streams.add_columns", stream("manage", "name")),
     StoreVerb("streams.append", each(stream("read", "source"), stream("write", "onto"))),
     StoreVerb("streams.copy", each(stream("read", "source"), new("target"))),
@@ -68,30 +82,16 @@ _STREAMS: Final = (
     _read("streams.find", "name"),
     _read("streams.get", "name"),
     StoreVerb(
-        "streams.list",
-        lambda arguments: [],
-        streaming=True,
-        shown=lambda item: Need("read", "new", item.name),
-        changes=False,
+        *("streams.list", nothing), streaming=True, shown=lambda item: Need("read", "new", item.name), changes=False
     ),
     _read("streams.misplaced", "stream"),
     StoreVerb("streams.move", each(stream("manage", "stream"), moved("stream", "scope"))),
     StoreVerb("streams.remove_check", stream("manage", "name")),
     StoreVerb("streams.rename", each(stream("manage", "stream"), new("name"))),
-    StoreVerb(
-        "streams.replace",
-        each(stream("manage", "stream"), lambda a: stream("read", "with_")(a) if a.get("with_") else []),
-    ),
+    StoreVerb("streams.replace", _TO_REPLACE),
     StoreVerb("streams.scale", stream("manage", "name")),
     StoreVerb("streams.seal", stream("manage", "name")),
-    StoreVerb(
-        "streams.stitch",
-        each(
-            of_each("read", "sources"),
-            new("into"),
-            lambda a: of_each("manage", "sources")(a) if a.get("keep_sources") is False else [],
-        ),
-    ),
+    StoreVerb("streams.stitch", _to_stitch("sources")),
     StoreVerb("streams.tag", stream("manage", "name")),
     StoreVerb("streams.truncate", stream("manage", "name")),
     _read("streams.view", "name"),
@@ -101,22 +101,11 @@ _NAMES: Final = (
     StoreVerb("scopes.create", scope("create", "name")),
     StoreVerb("scopes.delete", scope("manage", "name")),
     StoreVerb("scopes.get", scope("read", "name"), changes=False),
-    StoreVerb("scopes.list", lambda arguments: [], shown=lambda item: Need("read", "scope", item.name), changes=False),
+    StoreVerb("scopes.list", nothing, shown=lambda item: Need("read", "scope", item.name), changes=False),
     StoreVerb("scopes.rename", each(scope("manage", "scope"), scope("create", "to"))),
     StoreVerb("aliases.add", each(stream("manage", "stream"), new("name"))),
-    StoreVerb(
-        "aliases.list",
-        lambda arguments: [],
-        streaming=True,
-        shown=lambda item: _shown_stream(item[1]),
-        changes=False,
-    ),
-    StoreVerb(
-        "aliases.of",
-        if_given("stream", stream("read", "stream"), lambda a: []),
-        shown=lambda item: _shown_stream(item[1]),
-        changes=False,
-    ),
+    StoreVerb("aliases.list", nothing, streaming=True, shown=_shown_alias, changes=False),
+    StoreVerb("aliases.of", _OF_STREAM, shown=_shown_alias, changes=False),
     StoreVerb("aliases.remove", stream("manage", "name")),
     _read("cuts.after", "name"),
     _read("cuts.at", "name"),
@@ -130,28 +119,23 @@ _NAMES: Final = (
     _read("lineage.origins", "name"),
 )
 _POLICIES: Final = (
-    StoreVerb("policies.load", if_given("policy", stream("manage", "name"), stream("read", "name"))),
-    StoreVerb("policies.retention", if_given("policy", stream("manage", "name"), stream("read", "name"))),
-    StoreVerb("policies.scaling", if_given("policy", stream("manage", "name"), stream("read", "name"))),
+    StoreVerb("policies.load", _ON_POLICY),
+    StoreVerb("policies.retention", _ON_POLICY),
+    StoreVerb("policies.scaling", _ON_POLICY),
     _read("producers.list", "stream"),
     StoreVerb("producers.drop", stream("manage", "stream")),
-    StoreVerb(
-        "subscribers.list",
-        if_given("stream", stream("read", "stream"), lambda a: []),
-        shown=lambda item: _shown_stream(item.stream),
-        changes=False,
-    ),
+    StoreVerb("subscribers.list", _OF_STREAM, shown=_shown_of_stream, changes=False),
     StoreVerb("subscribers.release", stream("manage", "stream")),
     StoreVerb("watermarks.end", stream("write", "stream"), run=end_times),
     _read("watermarks.get", "stream"),
     StoreVerb("watermarks.idle", if_given("idle_s", stream("manage", "stream"), stream("read", "stream"))),
     _read("watermarks.status", "stream"),
-    StoreVerb("watermarks.statuses", lambda a: [], shown=lambda item: _shown_stream(item.stream), changes=False),
+    StoreVerb("watermarks.statuses", nothing, shown=_shown_of_stream, changes=False),
     _read("watermarks.window", "stream"),
-    StoreVerb("groups.list", lambda a: [], shown=lambda item: Need("read", "new", item), changes=False),
+    StoreVerb("groups.list", nothing, shown=lambda item: Need("read", "new", item), changes=False),
     StoreVerb(
         "transactions.commit_together",
-        each(stream("write", "stream"), lambda a: stream("manage", "stream")(a) if a.get("replace") else []),
+        each(stream("write", "stream"), if_(lambda a: a.get("replace"), stream("manage", "stream"))),
     ),
     StoreVerb("transactions.list", store("read"), changes=False),
     StoreVerb("notifications.forget_listener", store("manage")),
@@ -169,20 +153,8 @@ _JOBS: Final = (
     StoreVerb("jobs.copy", each(stream("read", "stream"), new("target")), sent=job_handle),
     StoreVerb("jobs.copy_scope", each(scope("read", "scope"), scope("create", "target")), sent=job_handle),
     StoreVerb("jobs.copy_where", each(stream("read", "stream"), new("target")), sent=job_handle),
-    StoreVerb(
-        "jobs.stitch",
-        each(
-            of_each("read", "streams"),
-            new("into"),
-            lambda a: of_each("manage", "streams")(a) if a.get("keep_sources") is False else [],
-        ),
-        sent=job_handle,
-    ),
-    StoreVerb(
-        "jobs.replace",
-        each(stream("manage", "stream"), lambda a: stream("read", "with_")(a) if a.get("with_") else []),
-        sent=job_handle,
-    ),
+    StoreVerb("jobs.stitch", _to_stitch("streams"), sent=job_handle),
+    StoreVerb("jobs.replace", _TO_REPLACE, sent=job_handle),
     StoreVerb("jobs.archive", each(store("admin"), stream("read", "source"), places("url", "sign")), sent=job_handle),
     StoreVerb(
         "jobs.archive_scope", each(store("admin"), scope("read", "scope"), places("url", "sign")), sent=job_handle
@@ -191,7 +163,7 @@ _JOBS: Final = (
     StoreVerb("jobs.confirm", store("admin")),
     StoreVerb("jobs.forget", job("manage")),
     StoreVerb("jobs.get", job("read"), sent=job_handle, changes=False),
-    StoreVerb("jobs.list", lambda a: [], shown=lambda item: Need("read", "job", item.id), changes=False),
+    StoreVerb("jobs.list", nothing, shown=lambda item: Need("read", "job", item.id), changes=False),
     StoreVerb("jobs.resume", job("manage"), sent=job_handle),
     *JOB_VERBS,
 )
@@ -285,7 +257,7 @@ def _query(
     raise NotImplementedError
 
 
-QUERY: Final = StoreVerb("query", lambda arguments: [], changes=False, run=_query)
+QUERY: Final = StoreVerb("query", nothing, changes=False, run=_query)
 """The verb by which a run asks for SQL. It is no method of a store: a broker runs it in a process of its own."""
 
 

@@ -60,7 +60,7 @@ async def append_durable_stream(call: HttpCall) -> Response:
     except StreamSealed:
         raise await _closed(call) from None
     await front.run(partial(touch, front, stream))
-    return Response(status_code=204, headers=_headers(stream, closed=closing))
+    return Response(status_code=204, headers=stream.tail_headers(closing=closing))
 
 
 async def write(
@@ -186,10 +186,8 @@ async def _append_numbered(
     await front.run(partial(touch, front, stream))
     last = max(state.last, number.sequence) if state.epoch == number.epoch else number.sequence
     headers = {"Producer-Epoch": str(number.epoch), "Producer-Seq": str(last)}
-    closed = closing or stream.closed
-    return Response(
-        status_code=204 if duplicate or not messages else 200, headers={**_headers(stream, closed=closed), **headers}
-    )
+    status = 204 if duplicate or not messages else 200
+    return Response(status_code=status, headers={**stream.tail_headers(closing=closing), **headers})
 
 
 def _producer(call: HttpCall, stream: DurableStream, number: Numbered) -> ProducerState:
@@ -219,10 +217,6 @@ async def _closed(call: HttpCall) -> HttpRefusal:
     stream = await call.front.run(lambda: load(call.front, str(call.info.name)))
     text = {"Stream_Closed": "true", "Stream_Next_Offset": offset_text(stream.tail)}
     return HttpRefusal(409, "stream_closed", f"'{stream.info.name}' is closed", **text)
-
-
-def _headers(stream: DurableStream, *, closed: bool) -> dict[str, str]:
-    return {"Stream-Next-Offset": offset_text(stream.tail), **({"Stream-Closed": "true"} if closed else {})}
 
 
 def _table(call: HttpCall, messages: list[bytes], sequence: str | None) -> pa.Table:

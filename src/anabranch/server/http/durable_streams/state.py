@@ -35,9 +35,10 @@ class DurableStream(NamedTuple):
         """The offset as a cut."""
         return StreamCut.of(self.info.id, {self.segment: offset})
 
-    def tail_headers(self) -> dict[str, str]:
-        """`Stream-Next-Offset`, and `Stream-Closed` if it is."""
-        return {"Stream-Next-Offset": offset_text(self.tail), **({"Stream-Closed": "true"} if self.closed else {})}
+    def tail_headers(self, *, closing: bool = False) -> dict[str, str]:
+        """`Stream-Next-Offset`, and `Stream-Closed` if it is, or was closed by now."""
+        closed = {"Stream-Closed": "true"} if closing or self.closed else {}
+        return {"Stream-Next-Offset": offset_text(self.tail), **closed}
 
 
 def load(front: HttpFront, name: str) -> DurableStream:

@@ -103,7 +103,7 @@ class _Line:
         name = self._word(_NAME)
         if not name:
             raise self._refused("missing measurement")
-        return _UNESCAPED.sub(r"\1", name) if "\\" in name else name
+        return self._plain(name)
 
     def _tags(self) -> dict[str, str]:
         tags: dict[str, str] = {}
