@@ -43,22 +43,20 @@ def on_files(files: site_files.Files, *, config: Any) -> site_files.Files:
 
 # ---- the Python API
 
+# The names of the package by section. A dotted path is a name that is not at the top; after "as" comes how users write it.
 _GROUPS = {
-    "Opening a store": ("connect", "Store", "Settings", "restore", "rebuild", "KeyService"),
+    "Opening a store": (
+        *("connect", "anabranch.store.open.connect as anabranch.store.open.connect", "Store"),
+        "anabranch.store.byte_files.ByteFiles.open as store.bytes",
+        *("Settings", "restore", "rebuild", "KeyService"),
+    ),
     "Writing": (
         *("Writer", "Ack", "BatchAck", "EventRange", "ByteWriter"),
         *("Producer", "ProducerAck", "ProducerResult", "ProducerInfo"),
     ),
     "Reading": ("Reader", "Event", "EventPointer", "ByteReader", "Rate", "HEAD", "TAIL"),
     "Streams and cuts": (
-        "StreamName",
-        "StreamRange",
-        "StreamCut",
-        "Order",
-        "SegmentId",
-        "KeyRange",
-        "StreamSegment",
-        "Held",
+        *("StreamName", "StreamRange", "StreamCut", "Order", "SegmentId", "KeyRange", "StreamSegment", "Held"),
     ),
     "Policies": (
         *("Fixed", "ByEventRate", "ByByteRate", "RejectAbove", "SampleAbove"),
@@ -72,6 +70,24 @@ _GROUPS = {
         *("Notification", "Notifications", "Subscription", "Watermark", "WatermarkStatus", "TimeWindow"),
     ),
     "Other stores and archives": ("InStore", "Until", "read_archive", "verify_archive"),
+    "What calls return": (
+        *("anabranch.transactions.transaction.Transaction", "anabranch.streams.builder.StreamBuilder"),
+        *("anabranch.store.history.History", "anabranch.store.history_range.HistoryRange"),
+        *("anabranch.transfer.jobs.job.Job", "anabranch.transfer.jobs.progress.JobProgress"),
+        *("anabranch.core.copy.CopyResult", "anabranch.core.stitch.JoinResult", "anabranch.model.replaced.Replaced"),
+        *("anabranch.store.write.WriteReport", "anabranch.model.stream.StreamInfo"),
+        *("anabranch.deployments.info.QueryInfo", "anabranch.log.upkeep.space.SpaceReport"),
+    ),
+    "Queries, Spark and metrics": (
+        "anabranch.query.engine.Query as anabranch.query.Query",
+        "anabranch.remote.query.query as anabranch.remote.query.query",
+        "anabranch.spark.session.session.session as anabranch.spark.session",
+        "anabranch.spark.source.frame.read as anabranch.spark.read",
+        "anabranch.spark.pipelines.run.run as anabranch.spark.pipelines.run.run",
+        "anabranch.spark.pipelines.functions.calls.resource as anabranch.spark.resource",
+        "anabranch.spark.transfer_jobs.carrier as anabranch.spark.transfer_jobs.carrier",
+        "anabranch.export.metrics.exposition as anabranch.export.metrics.exposition",
+    ),
     "Warnings": ("TimeWarning", "MisplacedEventsWarning"),
 }
 # The attributes of a store that have methods of their own, in the order of the page.
@@ -82,11 +98,15 @@ _PARTS = (
 )
 
 
+_API_HEAD = """What `import anabranch` offers, what its calls return, and the functions for SQL and Spark. Errors have [a page
+of their own](errors.md)."""
+
+
 def api_page() -> str:
     """Every public name of `anabranch`, from its docstring. A name without a group comes under "More"."""
     grouped = {name for names in _GROUPS.values() for name in names}
     more = tuple(name for name in anabranch.__all__ if name not in grouped and name != "errors")
-    parts = ["# Python API", "What `import anabranch` offers. Errors have [a page of their own](errors.md)."]
+    parts = ["# Python API", _API_HEAD]
     for title, names in {**_GROUPS, "More": more}.items():
         if names:
             parts += [f"## {title}", *(_api_entry(name) for name in names)]
@@ -97,6 +117,9 @@ def api_page() -> str:
 
 
 def _api_entry(name: str) -> str:
+    if "." in name:
+        path, _, shown = name.partition(" as ")
+        return f"::: {path}" + (f'\n    options:\n      heading: "`{shown}`"' if shown else "")
     value = getattr(anabranch, name)
     if inspect.isclass(value) or inspect.isfunction(value):
         return f"::: {value.__module__}.{value.__qualname__}"
@@ -104,8 +127,25 @@ def _api_entry(name: str) -> str:
 
 
 def _part_entry(name: str, part: type) -> str:
-    options = "    options:\n      heading_level: 4\n      inherited_members: true"
-    return f"### store.{name}\n\n::: {part.__module__}.{part.__qualname__}\n{options}"
+    entries = [f"### store.{name}", _class_entry(part)]
+    for base, methods in _extended(part).items():
+        entries.append(_class_entry(base, methods))
+    return "\n\n".join(entries)
+
+
+def _class_entry(part: type, methods: tuple[str, ...] = ()) -> str:
+    options = ["heading_level: 4", *([f"members: [{', '.join(methods)}]"] if methods else [])]
+    return f"::: {part.__module__}.{part.__qualname__}\n    options:\n" + "".join(f"      {each}\n" for each in options)
+
+
+def _extended(part: type) -> dict[type, tuple[str, ...]]:
+    """The methods whose documentation begins with that of a base's: "As `Streams.copy`". They are shown too."""
+    found: dict[type, tuple[str, ...]] = {}
+    for name, member in inspect.getmembers(part, inspect.isfunction):
+        if match := re.match(rf"As `(\w+)\.{name}`", inspect.getdoc(member) or ""):
+            base = next(each for each in part.__mro__ if each.__name__ == match[1])
+            found[base] = (*found.get(base, ()), name)
+    return found
 
 
 # ---- commands

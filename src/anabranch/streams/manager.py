@@ -403,7 +403,7 @@ class Streams(Displayed):
 
         Writers and readers of `onto` continue without any action, after the appended events; the order of each key is
         kept. The source does not change. Its events are in new segments at their old offsets; the result says where. If
-        `onto` was sealed, it stays sealed. Raises SchemaMismatch where columns of the same name differ in type, or the
+        `onto` was sealed, it stays sealed. Raises SchemaMismatch where columns of the same name have no common type, or the
         key or time columns differ; InvalidCut, Truncated. Without a request id, calling twice appends twice.
         """
         part, full = StreamRange.of(source), stream_key(onto)
