@@ -72,12 +72,3 @@ class Origin:
     how: str
     at: Micros
     parts: tuple[OriginPart, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """The form stored in the catalog."""
-        return {"how": self.how, "at": self.at, "parts": [part.to_json() for part in self.parts]}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Origin:
-        """The inverse of `to_json`."""
-        return cls(value["how"], Micros(value["at"]), tuple(OriginPart.from_json(part) for part in value["parts"]))
