@@ -139,15 +139,12 @@ def _common_prefix(one: StreamView, other: StreamView) -> tuple[StreamCut, Strea
         positions |= {segment: _common_events(one, segment, other, successors[segment]) for segment in handover.after}
     first_offsets = {segment: one.segments[segment].head + count for segment, count in positions.items()}
     if not positions.keys() <= pairs.keys():  # even their first segments have different key ranges
-        return StreamCut.of(one.info.id, first_offsets), StreamCut.of(other.info.id, _heads(other, second.roots))
+        heads = {segment: other.segments[segment].head for segment in second.roots}
+        return StreamCut.of(one.info.id, first_offsets), StreamCut.of(other.info.id, heads)
     second_offsets = {
         pairs[segment]: other.segments[pairs[segment]].head + count for segment, count in positions.items()
     }
     return StreamCut.of(one.info.id, first_offsets), StreamCut.of(other.info.id, second_offsets)
-
-
-def _heads(view: StreamView, segments: Iterable[SegmentId]) -> dict[SegmentId, int]:
-    return {segment: view.segments[segment].head for segment in segments}
 
 
 def _paired(

@@ -5,6 +5,8 @@ Extents whose time bounds lie on the right side are not read. Of other extents o
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,59 +35,51 @@ def count_misplaced(
     before = after = 0
     for segment in view.ordered:
         place = passed.get(segment.id, segment.head)
-        late = _EventsOnOneSide(logs, view, segment.id, time, by_event_time=by_event_time, late=True)
-        early = _EventsOnOneSide(logs, view, segment.id, time, by_event_time=by_event_time, late=False)
-        before += late.count(segment.head, place) if given else 0
-        after += early.count(place, view.length(segment.id))
+        count = partial(_count, logs, view, segment.id, time, by_event_time)
+        before += count(segment.head, place, late=True) if given else 0
+        after += count(place, view.length(segment.id), late=False)
     return Misplaced(cut, before, after)
 
 
-class _EventsOnOneSide:
-    """Counts the events of a segment at or after a time (`late`), or those before it."""
+def _count(
+    logs: LogReader,
+    view: StreamView,
+    segment: SegmentId,
+    time: Micros,
+    by_event_time: bool,
+    start: int,
+    stop: int,
+    *,
+    late: bool,
+) -> int:
+    """How many events of `start <= offset < stop` are at or after a time (`late`), or before it."""
+    total, at = 0, start
+    source = SegmentReader(logs, view, segment)
+    while at < stop:
+        try:
+            page = source.plan(at, stop)
+            for piece in page.extents:
+                total += _count_in(logs, view, piece, time, by_event_time, late)
+                at = piece.stop + piece.shift
+            at = page.stop
+        except Truncated:
+            at = source.first_readable(at, stop)
+        except BlobMissing as exc:
+            source.plan_again(exc)
+    return total
 
-    def __init__(
-        self,
-        logs: LogReader,
-        view: StreamView,
-        segment: SegmentId,
-        time: Micros,
-        *,
-        by_event_time: bool,
-        late: bool,
-    ) -> None:
-        self._logs = logs
-        self._view = view
-        self._segment = segment
-        self._time = time
-        self._by_event_time = by_event_time
-        self._late = late
 
-    def count(self, start: int, stop: int) -> int:
-        """Among the offsets `start <= offset < stop`."""
-        total, at = 0, start
-        source = SegmentReader(self._logs, self._view, self._segment)
-        while at < stop:
-            try:
-                page = source.plan(at, stop)
-                for piece in page.extents:
-                    total += self._count_in(piece)
-                    at = piece.stop + piece.shift
-                at = page.stop
-            except Truncated:
-                at = source.first_readable(at, stop)
-            except BlobMissing as exc:
-                source.plan_again(exc)
-        return total
-
-    def _count_in(self, piece: PlannedExtent) -> int:
-        bounds = piece.extent.events if self._by_event_time else piece.extent.appended
-        if bounds.low is not None and bounds.high is not None:
-            if bounds.high < self._time if self._late else bounds.low >= self._time:
-                return 0
-            if not self._by_event_time and (bounds.low >= self._time if self._late else bounds.high < self._time):
-                return piece.stop - piece.start  # every event has an append time
-        compare = pc.greater_equal if self._late else pc.less
-        total = 0
-        for _, times in times_of(self._logs, self._view, piece, self._by_event_time):
-            total += pc.sum(compare(times.cast(pa.int64()), self._time)).as_py() or 0
-        return total
+def _count_in(
+    logs: LogReader, view: StreamView, piece: PlannedExtent, time: Micros, by_event_time: bool, late: bool
+) -> int:
+    bounds = piece.extent.events if by_event_time else piece.extent.appended
+    if bounds.low is not None and bounds.high is not None:
+        if bounds.high < time if late else bounds.low >= time:
+            return 0
+        if not by_event_time and (bounds.low >= time if late else bounds.high < time):
+            return piece.stop - piece.start  # every event has an append time
+    compare = pc.greater_equal if late else pc.less
+    total = 0
+    for _, times in times_of(logs, view, piece, by_event_time):
+        total += pc.sum(compare(times.cast(pa.int64()), time)).as_py() or 0
+    return total

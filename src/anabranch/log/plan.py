@@ -28,6 +28,11 @@ class PlannedExtent(NamedTuple):
     shift: int
     columns: pa.Schema
 
+    @property
+    def row(self) -> int:
+        """The first event's row in the message or file."""
+        return self.extent.location.row + self.start - self.extent.start
+
 
 class ReadPlan(NamedTuple):
     """Planned extents in offset order. Covers the offsets up to `stop`; offsets in no planned extent were pruned."""

@@ -146,8 +146,7 @@ class LogReader:
         extent, first = piece.extent, piece.start
         if extent.encoding == "arrow":
             return
-        row = extent.location.row + piece.start - extent.start
-        for _, appended in self.fetcher.parquet(extent, row, piece.stop - piece.start, pa.schema([])):
+        for _, appended in self.fetcher.parquet(extent, piece.row, piece.stop - piece.start, pa.schema([])):
             yield first, appended
             first += len(appended)
 
@@ -157,13 +156,12 @@ class LogReader:
         """The rows of one planned extent; `message` holds them if it is an Arrow extent."""
         extent, first = piece.extent, piece.start
         if message is None:
-            row = extent.location.row + piece.start - extent.start
-            for batch, appended in self.fetcher.parquet(extent, row, piece.stop - piece.start, selection.decoded):
+            for batch, appended in self.fetcher.parquet(extent, piece.row, piece.stop - piece.start, selection.decoded):
                 yield from _cut(batch, first + piece.shift, appended, selection, batch.nbytes, self._batch_bytes_max)
                 first += batch.num_rows
             return
         batch = self.fetcher.decode(extent, message, piece.columns)
-        row, count = extent.location.row + piece.start - extent.start, piece.stop - piece.start
+        row, count = piece.row, piece.stop - piece.start
         if row + count > batch.num_rows:
             raise CorruptBlob(name_of(extent), f"expected {row + count} rows in its message, found {batch.num_rows}")
         size = message.size  # already known; computing the batch's size takes as long as decoding it

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from anabranch.catalog.port import Catalog, Reading
 from anabranch.core import cuts
 from anabranch.core.spans import locate
-from anabranch.errors import BlobMissing, CorruptCatalog, InvalidArgument
+from anabranch.errors import BlobMissing, CorruptCatalog, InvalidArgument, StreamNotFound, Truncated
 from anabranch.log.plan import MissingBlob, PlannedExtent
 from anabranch.log.read import LogReader, Selection
 from anabranch.log.segment_reader import SegmentReader
-from anabranch.log.view import with_current_spans
+from anabranch.log.view import load, with_current_spans
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId
 from anabranch.model.stream import Extent, StreamView
@@ -117,6 +117,28 @@ def newest_event(logs: LogReader, view: StreamView, segment: SegmentId, start: i
         else:
             offset = page.stop
     return newest
+
+
+def event_times_at(logs: LogReader, cut: StreamCut) -> dict[SegmentId, Micros]:
+    """For each segment the newest event time of the extent that holds the last event before the cut, from the catalog
+    alone. Left out are segments of which nothing was read, or whose events have no time, or where what was read is
+    truncated; so all segments of a stream without event times. Raises StreamNotFound."""
+    with logs.catalog.reading() as reading:
+        view = load(reading, cut.stream)
+    if view.info.schema.time is None:
+        return {}
+    times: dict[SegmentId, Micros] = {}
+    for segment, position in cut.as_dict().items():
+        part = view.segments.get(segment)
+        if part is None or not part.head < position <= view.length(segment):
+            continue
+        try:
+            (piece,) = SegmentReader(logs, view, segment).plan(position - 1, position).extents
+        except (StreamNotFound, Truncated):
+            continue
+        if piece.extent.events.high is not None:
+            times[segment] = piece.extent.events.high
+    return times
 
 
 def _newest_in_piece(logs: LogReader, view: StreamView, piece: PlannedExtent, known: Micros | None) -> Micros | None:

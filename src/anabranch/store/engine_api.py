@@ -7,14 +7,13 @@ stores by `connect`, and find the parts of an open one in `Store.internals`.
 
 from __future__ import annotations
 
-from anabranch.log.event_times import event_times_at
 from anabranch.log.lease import HeldLease
 from anabranch.log.parquet.file_format import APPENDED, METADATA_KEY
 from anabranch.log.parquet.footer import read_footer
 from anabranch.log.read import LogReader, SegmentRows, Selection, appended_of, offsets_of
 from anabranch.log.segment_reader import SegmentReader
 from anabranch.log.tail import Tail
-from anabranch.log.time_index import append_time, cut_at, newest_event
+from anabranch.log.time_index import append_time, cut_at, event_times_at, newest_event
 from anabranch.log.view import load
 from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import Place, parse_place, place_text, to_cut

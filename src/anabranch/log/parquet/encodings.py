@@ -40,13 +40,8 @@ def open_writer(
             encryption_properties=encryption,
         )
     except (pa.ArrowException, OSError) as exc:  # for a stream made before such columns were refused
-        raise SchemaMismatch(
-            f"the columns {', '.join(map(_column_text, schema))} can't be stored as Parquet: {exc}"
-        ) from exc
-
-
-def _column_text(field: pa.Field) -> str:
-    return f"{field.name}: {field.type}"
+        columns = ", ".join(f"{field.name}: {field.type}" for field in schema)
+        raise SchemaMismatch(f"the columns {columns} can't be stored as Parquet: {exc}") from exc
 
 
 def _dictionary_paths(field: pa.Field, sample: pa.ChunkedArray) -> list[str]:

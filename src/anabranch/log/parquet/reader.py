@@ -83,15 +83,15 @@ class ParquetReader:
         """The parts, from the key-value metadata, in row order. An attached file from elsewhere is one part of no
         log."""
         if not self._own_metadata:
-            return [{"log": None, "start": 0, "stop": self.rows, **self._all_rows()}]
+            groups = self.metadata.num_row_groups
+            return [
+                {"log": None, "start": 0, "stop": self.rows, "row": 0, "rows": self.rows, "group": 0, "groups": groups}
+            ]
         return list(self._own_metadata["parts"])
 
     def metadata_value(self, name: str) -> object:
         """Another value from the key-value metadata; None if it has no such name."""
         return self._own_metadata.get(name)
-
-    def _all_rows(self) -> dict[str, int]:
-        return {"row": 0, "rows": self.rows, "group": 0, "groups": self.metadata.num_row_groups}
 
     def _read_own_metadata(self) -> dict[str, Any]:
         kept = self.metadata.metadata or {}

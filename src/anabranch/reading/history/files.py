@@ -124,7 +124,7 @@ def files_between(logs: LogReader, blobs: Blobs, view: StreamView, start: Stream
             if extent.encoding != PARQUET or extent.key is None:
                 missing += count
                 continue
-            row, offset = extent.location.row + piece.start - extent.start, piece.start + piece.shift
+            row, offset = piece.row, piece.start + piece.shift
             _, rows, _ = found.setdefault(extent.key, (piece.columns, [], extent.appended.low or 0))
             last = rows[-1] if rows else None
             if last and (last.segment, last.stop, last.offset + last.stop - last.start) == (segment, row, offset):

@@ -202,7 +202,7 @@ def offset_behind(range_: JobRange, mask: Mask, length: int) -> int:
 
 def _batches(range_reader: RangeReader, run: RangeRun) -> Iterator[pa.RecordBatch]:
     piece, extent = run.piece, run.piece.extent
-    row, count = extent.location.row + piece.start - extent.start, piece.stop - piece.start
+    row, count = piece.row, piece.stop - piece.start
     message = range_reader.fetcher.message(extent)
     if message is None:
         for batch, _ in range_reader.fetcher.parquet(extent, row, count, piece.columns):

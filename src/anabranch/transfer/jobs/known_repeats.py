@@ -40,9 +40,8 @@ class KnownRepeats:
         extent = run.piece.extent
         if extent.encoding != ARROW:
             return False
-        row = extent.location.row + run.piece.start - extent.start
         count = run.piece.stop - run.piece.start
-        message = (run.piece.columns, extent.checksum, extent.location.length, row, count)
+        message = (run.piece.columns, extent.checksum, extent.location.length, run.piece.row, count)
         if message in self._messages:
             return True
         if len(self._messages) < limits.KNOWN_MESSAGES_MAX:

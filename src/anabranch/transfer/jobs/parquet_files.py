@@ -140,11 +140,10 @@ class ParquetMover:
         assert self._builder is not None
         piece, extent = run.piece, run.piece.extent
         row = self._builder.begin(self._stage, run.range.log, run.at, self._version)
-        source_row = extent.location.row + piece.start - extent.start
         columns = self._range_reader.columns_of(self._version)
         count = piece.stop - piece.start
         rows, low, high = 0, None, None
-        for batch, appended in self._range_reader.fetcher.parquet(extent, source_row, count, columns):
+        for batch, appended in self._range_reader.fetcher.parquet(extent, piece.row, count, columns):
             first, rows = rows, rows + batch.num_rows
             if run.keep is not None:
                 keep = run.keep.slice(first, batch.num_rows)

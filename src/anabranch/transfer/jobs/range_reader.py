@@ -125,7 +125,7 @@ class RangeReader:
         message = self.fetcher.message(extent)
         if message is None:
             raise CorruptCatalog(f"an extent of log {extent.log} is {extent.encoding}, arrow was expected", "extents")
-        row = extent.location.row + piece.start - extent.start
+        row = piece.row
         version = self.version(piece.columns)
         if run.keep is None and version is not None and message.size <= 2 * run.size + _SPARE_BYTES:
             digest = extent.checksum if self.clear else checksum(message)
