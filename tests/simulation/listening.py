@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from anabranch.notifications.kinds import END_OF_DATA, READERS, SEGMENTS, GroupSummary, Notification, apply_notification
+from anabranch.catalog.state.listener import GroupSummary
+from anabranch.notifications.kinds import END_OF_DATA, READERS, SEGMENTS, Notification, apply_notification
 
 __all__ = ["Due", "ListenerRun", "due_to_group"]
 
@@ -93,7 +94,7 @@ class Due:
         if _is_present(each):
             summary = [known for ident, known in self.summaries if ident <= each.id][-1]
             said = (each.segments, tuple(each.detail.get("names", summary.readers)), each.kind == END_OF_DATA)
-            true = (summary.count, summary.readers, summary.ended and each.kind == END_OF_DATA)
+            true = (summary.segments_left, summary.readers, summary.ended and each.kind == END_OF_DATA)
             return [] if said == true else [f"of the present at {each.id} {said} was told, and it was {true}"]
         for known in self.changes:
             if known.id == each.id and known == each:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from anabranch import limits
 from anabranch.catalog.port import Catalog, Reading
+from anabranch.catalog.state.listener import GroupSummary
 from anabranch.core import cuts
 from anabranch.core import group as changes
 from anabranch.core.display import Displayed
@@ -40,7 +41,6 @@ from anabranch.model.names import StreamName, check_free_name
 from anabranch.model.position import Position, StreamSegment
 from anabranch.model.stream import StreamView
 from anabranch.notifications.group_events import GroupListening, Listen
-from anabranch.notifications.kinds import GroupSummary
 from anabranch.notifications.subscription import Handler, Subscription
 from anabranch.runtime.ports import Runtime
 from anabranch.shared_state.synchronizer import StateSynchronizer

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from anabranch.catalog.port import Catalog, Reading, Writing
-from anabranch.catalog.state.listener import LISTENER, GroupSnapshot, LastDelivered, ListenerRow
+from anabranch.catalog.state.listener import LISTENER, LastDelivered, ListenerRow
 from anabranch.errors import AppendUncertain, Conflict, InvalidArgument
-from anabranch.model.cut import StreamCut
 from anabranch.model.ids import StreamId
 from anabranch.model.names import check_free_name
-from anabranch.notifications.kinds import GroupSummary
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 
 T = TypeVar("T")
 KIND: Final = "listener"  # of the subjects of transactions on a listener's row
-
-
-class ListenerPosition(NamedTuple):
-    """A listener's last delivered notification: its id, and a cut of the notification stream at most a batch before the
-    next one. A group's listener also has the group's state at that point."""
-
-    id: int
-    cut: StreamCut
-    group: GroupSummary | None = None
 
 
 class ListenerBookmark:
@@ -43,11 +32,11 @@ class ListenerBookmark:
         self._group = group
         self._owner = token(runtime.ids)
 
-    def take_over(self) -> ListenerPosition | None:
+    def take_over(self) -> LastDelivered | None:
         """Become the owner; the previous owner then gets Conflict. Returns the position, or None where nothing was
         delivered under this name. Raises InvalidArgument where the name is used for another stream or group."""
 
-        def change(txn: Writing) -> ListenerPosition | None:
+        def change(txn: Writing) -> LastDelivered | None:
             row = txn.state(LISTENER, self._name)
             if row is None:
                 self._put(txn, None)
@@ -58,18 +47,17 @@ class ListenerBookmark:
                     " store.notifications.forget_listener"
                 )
             self._put(txn, row.delivered)
-            return None if row.delivered is None else _position(row.delivered)
+            return row.delivered
 
         return self._write(change)
 
-    def save(self, position: ListenerPosition) -> None:
+    def save(self, position: LastDelivered) -> None:
         """Record, durably, what was delivered to the listener. Raises Conflict where another process has taken over the
         name."""
 
         def change(txn: Writing) -> None:
             self._require_owner(txn)
-            snapshot = None if position.group is None else _snapshot(position.group)
-            self._put(txn, LastDelivered(position.id, position.cut, snapshot))
+            self._put(txn, position)
 
         self._write(change)
 
@@ -101,12 +89,3 @@ def reset_listener(catalog: Catalog, name: str) -> None:
     """Reset a listener of this name, so that it starts from the beginning. No-op for an unknown name."""
     with catalog.writing(f"{KIND} {name}") as txn:
         txn.drop_state(LISTENER, name)
-
-
-def _snapshot(group: GroupSummary) -> GroupSnapshot:
-    return GroupSnapshot(group.group, dict(sorted(group.segments.items())), group.readers, group.ended)
-
-
-def _position(delivered: LastDelivered) -> ListenerPosition:
-    group = delivered.group
-    return ListenerPosition(delivered.id, delivered.cut, None if group is None else GroupSummary(*group))

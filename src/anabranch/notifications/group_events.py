@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Generic, TypeAlias, TypeVar
 
+from anabranch.catalog.state.listener import GroupSummary
 from anabranch.errors import NotFound
 from anabranch.model.ids import Micros
 from anabranch.notifications.kinds import (
@@ -18,9 +18,9 @@ from anabranch.notifications.kinds import (
     SCALED,
     SEGMENTS,
     TRUNCATED,
-    GroupSummary,
     Notification,
     apply_notification,
+    present_state,
 )
 from anabranch.notifications.subscription import Handler, Subscription
 
@@ -67,13 +67,13 @@ class GroupEventFilter:
         """The notifications of the current state, up to the change of this id. Raises GroupNotFound, StreamNotFound."""
         self._current = self._load_summary()
         self._unsaved.clear()
-        return self._matching(position, self._current.present(position, at))
+        return self._matching(position, present_state(self._current, position, at))
 
     def translate(self, each: Notification) -> Sequence[Notification]:
         """The listener's notifications for the store's next notification, which may concern anything."""
         if each.kind == GROUP_RESET and each.group == self.current.group and "streams" in each.detail:
             with suppress(NotFound):  # deleted since
-                self._current = replace(self.current, segments=self._load_summary().segments)
+                self._current = self.current._replace(segments=self._load_summary().segments)
         self._current, notifications = apply_notification(self.current, each)
         return self._matching(each.id, notifications)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from anabranch.catalog.state.listener import GroupSummary
 from anabranch.core.group import GroupState
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
@@ -91,28 +92,12 @@ def changes_of_group_update(group: str, before: GroupState, after: GroupState) -
 # notifications for a group's listeners
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSummary:
-    """A group's state as its listeners see it: the number of segments of each of its streams, its readers, and whether
-    everything was read to the end."""
-
-    group: str
-    segments: Mapping[StreamId, int]
-    readers: tuple[str, ...] = ()
-    ended: bool = False
-
-    @property
-    def count(self) -> int:
-        """How many segments there are to read; 0 at the end."""
-        return 0 if self.ended else sum(self.segments.values())
-
-    def present(self, ident: int, at: Micros) -> tuple[Notification, ...]:
-        """The first notifications for a new listener."""
-        count, readers = self.count, len(self.readers)
-        base = Notification(ident, at, SEGMENTS, group=self.group, segments=count, readers=readers)
-        names = {"names": list(self.readers), "joined": [], "left": []}
-        ends = (replace(base, kind=END_OF_DATA),) if self.ended else ()
-        return (base, replace(base, kind=READERS, detail=names), *ends)
+def present_state(summary: GroupSummary, ident: int, at: Micros) -> tuple[Notification, ...]:
+    """The first notifications for a new listener of a group."""
+    base = _with_counts(summary, Notification(ident, at, SEGMENTS), SEGMENTS)
+    names = {"names": list(summary.readers), "joined": [], "left": []}
+    ends = (replace(base, kind=END_OF_DATA),) if summary.ended else ()
+    return (base, replace(base, kind=READERS, detail=names), *ends)
 
 
 def apply_notification(summary: GroupSummary, each: Notification) -> tuple[GroupSummary, tuple[Notification, ...]]:
@@ -125,7 +110,7 @@ def apply_notification(summary: GroupSummary, each: Notification) -> tuple[Group
     if each.kind in (SCALED, TRUNCATED):
         kinds.append(each.kind)
     if each.segments is not None:
-        summary = replace(summary, segments={**summary.segments, each.stream_id: each.segments})
+        summary = summary._replace(segments={**summary.segments, each.stream_id: each.segments})
         if not summary.ended:
             kinds.append(SEGMENTS)
     return summary, tuple(_with_counts(summary, each, kind) for kind in kinds)
@@ -133,16 +118,16 @@ def apply_notification(summary: GroupSummary, each: Notification) -> tuple[Group
 
 def _apply_group_change(summary: GroupSummary, each: Notification) -> tuple[GroupSummary, tuple[Notification, ...]]:
     if each.kind == READERS:
-        summary = replace(summary, readers=tuple(each.detail["names"]))
+        summary = summary._replace(readers=tuple(each.detail["names"]))
         return summary, (_with_counts(summary, each, READERS),)
     if each.kind == END_OF_DATA:
-        summary = replace(summary, ended=True)
+        summary = summary._replace(ended=True)
         return summary, (_with_counts(summary, each, SEGMENTS), _with_counts(summary, each, END_OF_DATA))
     if each.kind == GROUP_PASSED:
         return summary, (_with_counts(summary, each, GROUP_PASSED),)
-    restarted, summary = summary.ended or "streams" in each.detail, replace(summary, ended=False)
+    restarted, summary = summary.ended or "streams" in each.detail, summary._replace(ended=False)
     return summary, ((_with_counts(summary, each, SEGMENTS),) if restarted else ())
 
 
 def _with_counts(summary: GroupSummary, each: Notification, kind: str) -> Notification:
-    return replace(each, kind=kind, group=summary.group, segments=summary.count, readers=len(summary.readers))
+    return replace(each, kind=kind, group=summary.group, segments=summary.segments_left, readers=len(summary.readers))

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from anabranch import limits
+from anabranch.catalog.state.listener import GroupSummary, LastDelivered
 from anabranch.core.cuts import head_cut
 from anabranch.core.display import Displayed
 from anabranch.errors import Truncated
 from anabranch.model.cut import HEAD, TAIL
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import INTERNAL_SCOPE, StreamName
-from anabranch.notifications.bookmark import ListenerBookmark, ListenerPosition, reset_listener
+from anabranch.notifications.bookmark import ListenerBookmark, reset_listener
 from anabranch.notifications.follow import Notifications, Translate
 from anabranch.notifications.group_events import GroupEventFilter
-from anabranch.notifications.kinds import PRESENT, GroupSummary, Notification
+from anabranch.notifications.kinds import PRESENT, Notification
 from anabranch.notifications.publisher import COLUMNS, NAME, NotificationPublisher
 from anabranch.notifications.subscription import BookmarkCallbacks, Handler, Subscription
 from anabranch.reading.bounds import Place
@@ -215,11 +216,11 @@ class StoreNotifications(Displayed):
             source = self._from_place(stream, start)
             if stream is None or start not in (TAIL, "tail"):
                 # Nothing is delivered yet, so record the place now. It is before everything this listener asks for.
-                bookmark.save(ListenerPosition(source.initial_until, source.position))
+                bookmark.save(LastDelivered(source.initial_until, source.position))
         else:
             source, missed = self._reopen(last, _behind(last.id, stream))
         bookmark_callbacks = BookmarkCallbacks(
-            bookmark.check, lambda each: bookmark.save(ListenerPosition(each.id, source.position))
+            bookmark.check, lambda each: bookmark.save(LastDelivered(each.id, source.position))
         )
         return self._subscribe(handle, source, bookmark_callbacks, missed)
 
@@ -242,15 +243,15 @@ class StoreNotifications(Displayed):
             filter_ = GroupEventFilter(load_summary, kind, keeps_summaries=True)
             source = self._present_first(filter_.initial, filter_.translate)
             if not filter_.has_unsaved:  # else the place is recorded after the present state is delivered
-                bookmark.save(ListenerPosition(source.initial_until, source.position, filter_.current))
+                bookmark.save(LastDelivered(source.initial_until, source.position, filter_.current))
         followed = source
 
         def save(each: Notification) -> None:
-            bookmark.save(ListenerPosition(each.id, followed.position, filter_.summary_after(each.id)))
+            bookmark.save(LastDelivered(each.id, followed.position, filter_.summary_after(each.id)))
 
         return self._subscribe(handle, source, BookmarkCallbacks(bookmark.check, save), missed)
 
-    def _reopen(self, last: ListenerPosition, translate: Translate) -> tuple[Notifications, Truncated | None]:
+    def _reopen(self, last: LastDelivered, translate: Translate) -> tuple[Notifications, Truncated | None]:
         """Follow after the last notification a listener got. Also returns an error if retention removed notifications
         meanwhile."""
         if last.cut.stream != self._publisher.stream():  # the stream of notifications was deleted, with its contents

@@ -10,6 +10,7 @@ from typing import Any, Final
 from anabranch.catalog.port import Lease
 from anabranch.catalog.state.ephemeral import Holder
 from anabranch.catalog.state.job import JobRow, JobSource, JobState
+from anabranch.catalog.state.listener import GroupSummary
 from anabranch.catalog.state.module_version import ModuleVersion
 from anabranch.catalog.state.query_question import (
     CommittedState,
@@ -56,7 +57,7 @@ from anabranch.model.segment_range import Distance, RangesBetween, SegmentRange
 from anabranch.model.stream import Scope, Segment, Span, StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.model.transaction import TransactionInfo, TransactionState
-from anabranch.notifications.kinds import GroupSummary, Notification
+from anabranch.notifications.kinds import Notification
 from anabranch.reading.history.ranges import SegmentPartRange
 from anabranch.store.addresses import StoreAddresses
 from anabranch.store.producers import ProducerInfo

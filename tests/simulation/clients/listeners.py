@@ -10,10 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from anabranch import limits
+from anabranch.catalog.state.listener import GroupSummary
 from anabranch.errors import NotFound, ReaderNotInGroup
 from anabranch.model.cut import HEAD
 from anabranch.model.ids import StreamId
-from anabranch.notifications.kinds import END_OF_DATA, READERS, SCALED, SEGMENTS, TRUNCATED, GroupSummary, Notification
+from anabranch.notifications.kinds import END_OF_DATA, READERS, SCALED, SEGMENTS, TRUNCATED, Notification
 from anabranch.notifications.subscription import Handler, Subscription
 from tests.simulation.clients.arena import EXPECTED, Arena
 from tests.simulation.listening import Due, ListenerRun, due_to_group

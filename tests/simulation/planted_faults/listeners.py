@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Final
 
-from anabranch.notifications.bookmark import ListenerBookmark, ListenerPosition
+from anabranch.catalog.state.listener import LastDelivered
+from anabranch.notifications.bookmark import ListenerBookmark
 from anabranch.notifications.kinds import Notification
 from anabranch.notifications.subscription import Subscription
 from anabranch.testing.faults import Action
@@ -38,7 +40,7 @@ def never_move_the_bookmark() -> AbstractContextManager[None]:
     """The bookmark stays where the listener was when it was opened."""
     keep = ListenerBookmark.save
 
-    def faulty(self: ListenerBookmark, told: ListenerPosition) -> None:
+    def faulty(self: ListenerBookmark, told: LastDelivered) -> None:
         if not vars(self).setdefault("_kept", False):
             keep(self, told)
             vars(self)["_kept"] = True
@@ -50,8 +52,8 @@ def forget_what_is_known_of_the_group() -> AbstractContextManager[None]:
     """A group's listener that resumes gets the present state again, and not what happened meanwhile."""
     keep = ListenerBookmark.save
 
-    def faulty(self: ListenerBookmark, told: ListenerPosition) -> None:
-        keep(self, told._replace(group=None))
+    def faulty(self: ListenerBookmark, told: LastDelivered) -> None:
+        keep(self, replace(told, group=None))
 
     return _replaced(ListenerBookmark, "save", faulty)
 

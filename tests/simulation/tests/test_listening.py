@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.catalog.state.listener import GroupSummary
 from anabranch.model.ids import Micros, StreamId
-from anabranch.notifications.kinds import READERS, SCALED, SEGMENTS, GroupSummary, Notification
+from anabranch.notifications.kinds import READERS, SCALED, SEGMENTS, Notification
 from tests.simulation.listening import Due, ListenerRun, due_to_group
 
 STREAM = StreamId(7)

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.catalog.state.listener import GroupSummary
 from anabranch.core import cuts
 from anabranch.core import group as changes
 from anabranch.core.group import GroupState
@@ -19,11 +20,11 @@ from anabranch.notifications.kinds import (
     GROUP_RESET,
     READERS,
     SEGMENTS,
-    GroupSummary,
     Notification,
     apply_notification,
     changes_of_group_update,
     notification_of,
+    present_state,
 )
 from tests.unit.core.test_cuts import STREAM, World
 
@@ -101,12 +102,12 @@ def test_the_summary_matches_the_last_notifications(found: list[Notification]) -
     ends = [each.kind for each in own if each.kind in (END_OF_DATA, GROUP_RESET)]
     names = [each.detail["names"] for each in own if each.kind == READERS]
     assert summary.ended == (ends[-1:] == [END_OF_DATA])
-    assert summary.count == (0 if summary.ended else sum(counts.values()))
+    assert summary.segments_left == (0 if summary.ended else sum(counts.values()))
     assert list(summary.readers) == (names[-1] if names else [])
     said = [each.segments for each in told if each.kind == SEGMENTS]
-    assert not said or said[-1] == summary.count
+    assert not said or said[-1] == summary.segments_left
     assert [each.id for each in told] == sorted(each.id for each in told)
-    present = {each.kind for each in summary.present(0, NOW)}
+    present = {each.kind for each in present_state(summary, 0, NOW)}
     assert present == ({SEGMENTS, READERS, END_OF_DATA} if summary.ended else {SEGMENTS, READERS})
 
 

@@ -11,24 +11,29 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 
 
-class GroupSnapshot(NamedTuple):
-    """A reader group as of a notification: the number of segments of each of its streams, its readers, and whether it
-    has been read to the end."""
+class GroupSummary(NamedTuple):
+    """A reader group's state as its listeners see it: the number of segments of each of its streams, its readers, and
+    whether everything was read to the end."""
 
     group: str
     segments: Mapping[StreamId, int]
-    readers: tuple[str, ...]
-    ended: bool
+    readers: tuple[str, ...] = ()
+    ended: bool = False
+
+    @property
+    def segments_left(self) -> int:
+        """How many segments there are to read; 0 at the end."""
+        return 0 if self.ended else sum(self.segments.values())
 
 
 @dataclass(frozen=True, slots=True)
 class LastDelivered:
-    """The id of the last notification delivered, and a cut of the notification stream before what follows. For a
-    group's listener, also the group's state at that point."""
+    """A listener's position: the id of the last notification delivered, and a cut of the notification stream at most a
+    batch before the next one. For a group's listener, also the group's state at that point."""
 
     id: int
     cut: StreamCut
-    group: GroupSnapshot | None
+    group: GroupSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ LISTENER: Final[StateKind[str, ListenerRow]] = state_kind(
             LastDelivered(
                 7,
                 StreamCut(_STREAM, ((SegmentId(0, 0), 6),)),
-                GroupSnapshot("iot/readers", {_STREAM: 4}, ("a", "b"), False),
+                GroupSummary("iot/readers", {_STREAM: 4}, ("a", "b")),
             ),
         ),
     ),
