@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import builtins
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from anabranch import limits
-from anabranch.catalog.port import Writing
-from anabranch.catalog.state.module_version import MODULE_CODE, ModuleVersion
+from anabranch.catalog.port import Reading, Writing
+from anabranch.catalog.state.module_version import MODULE_CODE, MODULE_VERSION, ModuleKey, ModuleVersion, module_prefix
 from anabranch.core.display import Displayed
 from anabranch.errors import Conflict, InvalidArgument, ModuleNotFound, TooLarge
 from anabranch.model.ids import Micros
 from anabranch.model.names import check_plain_name
-from anabranch.modules.record import (
-    all_versions,
-    current,
-    drop_module,
-    need_versions,
-    put_version,
-    versions_of,
-)
 from anabranch.streams.change import Changes
 from anabranch.streams.requests import Result
 from anabranch.wasm.signature import FunctionSignature, parse_signature
@@ -54,15 +46,17 @@ class Modules(Displayed):
         added: builtins.list[ModuleVersion] = []
 
         def change(txn: Writing, now: Micros) -> Result:
-            everything = all_versions(txn)
-            _refuse_others(current(everything), name, functions)
+            everything = _all_versions(txn)
+            _refuse_others(_current(everything), name, functions)
             size = sum({each.digest: each.size for each in everything}.values())
             if size + len(code) > limits.MODULES_BYTES_MAX:
                 raise TooLarge("the code of all modules", size + len(code), limits.MODULES_BYTES_MAX)
             last = next((each for each in reversed(everything) if each.module == name), None)
             if last is None or (last.digest, last.functions) != (digest, texts):
                 last = ModuleVersion(name, 1 if last is None else last.number + 1, digest, len(code), texts, now)
-                put_version(txn, last, code)
+                txn.put_state(MODULE_CODE, digest, code)
+                txn.put_state(MODULE_VERSION, ModuleKey(name, last.number), last)
+                _drop(txn, _versions_of(txn, name)[: -limits.MODULE_VERSIONS_MAX])
             added.append(last)
             return {}
 
@@ -72,23 +66,23 @@ class Modules(Displayed):
     def list(self) -> builtins.list[ModuleVersion]:
         """The current version of each module, by name."""
         with self._catalog.reading() as txn:
-            return current(all_versions(txn))
+            return _current(_all_versions(txn))
 
     def get(self, name: str) -> ModuleVersion:
         """The current version of a module. Raises ModuleNotFound."""
         with self._catalog.reading() as txn:
-            return need_versions(txn, name)[-1]
+            return _need_versions(txn, name)[-1]
 
     def versions(self, name: str) -> builtins.list[ModuleVersion]:
         """The versions of a module that are kept (the last `limits.MODULE_VERSIONS_MAX`), oldest first. Raises
         ModuleNotFound."""
         with self._catalog.reading() as txn:
-            return need_versions(txn, name)
+            return _need_versions(txn, name)
 
     def code(self, name: str, version: int | None = None) -> bytes:
         """The bytes of a module, by default of its current version. Raises ModuleNotFound."""
         with self._catalog.reading() as txn:
-            found = versions_of(txn, name)
+            found = _versions_of(txn, name)
             if version is not None:
                 found = [each for each in found if each.number == version]
             held = txn.state(MODULE_CODE, found[-1].digest) if found else None
@@ -100,7 +94,7 @@ class Modules(Displayed):
         """Remove a module with its versions. Queries under way end as they began. Raises ModuleNotFound."""
 
         def change(txn: Writing, now: Micros) -> Result:
-            drop_module(txn, name)
+            _drop(txn, _need_versions(txn, name))
             return {}
 
         self._changes.apply(f"remove module {name}", request, change)
@@ -132,3 +126,35 @@ def _refuse_others(versions: Sequence[ModuleVersion], name: str, functions: Sequ
     for function in functions:
         if (other := taken.get(function.name.lower())) is not None:
             raise Conflict(f"module '{other}' has a function {function.name} already; rename the one of '{name}'")
+
+
+def _all_versions(txn: Reading) -> list[ModuleVersion]:
+    """All versions of all modules, by name and number."""
+    return [version for _, version in txn.states(MODULE_VERSION)]
+
+
+def _current(versions: Iterable[ModuleVersion]) -> list[ModuleVersion]:
+    """The last version of each module; `versions` are in order."""
+    return list({version.module: version for version in versions}.values())
+
+
+def _versions_of(txn: Reading, name: str) -> list[ModuleVersion]:
+    """The versions of a module that are kept, oldest first."""
+    return [version for _, version in txn.states(MODULE_VERSION, prefix=module_prefix(name))]
+
+
+def _need_versions(txn: Reading, name: str) -> list[ModuleVersion]:
+    """The same, at least one. Raises ModuleNotFound."""
+    found = _versions_of(txn, name)
+    if not found:
+        raise ModuleNotFound(name)
+    return found
+
+
+def _drop(txn: Writing, versions: Iterable[ModuleVersion]) -> None:
+    """Remove versions, and the code that no other has."""
+    for version in versions:
+        txn.drop_state(MODULE_VERSION, ModuleKey(version.module, version.number))
+    kept = {version.digest for version in _all_versions(txn)}
+    for digest in {version.digest for version in versions} - kept:
+        txn.drop_state(MODULE_CODE, digest)

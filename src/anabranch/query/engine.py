@@ -22,6 +22,7 @@ from anabranch.query.names import called_names, lists_tables, named_streams
 from anabranch.query.sandbox import QueryDatabase, QueryLimits, check_statements
 from anabranch.query.scan import Scans
 from anabranch.query.sketches import SketchFunctions
+from anabranch.query.sql_text import quoted
 from anabranch.runtime.tasks import Tasks
 from anabranch.store import Store
 
@@ -323,14 +324,14 @@ class Query(Closeable):
         names = self._register(name)
         _check_distinct(names, f"of stream '{name}', the columns")
         wanted = [n for n in names if added or n not in ("_segment", "_offset", "_appended")]
-        columns = ", ".join(map(_quoted, wanted))
-        views = [_quoted(str(name))]
+        columns = ", ".join(map(quoted, wanted))
+        views = [quoted(str(name))]
         if name.scope.lower() not in DATABASE_SCHEMAS:
-            self._database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(name.scope)}")
-            views.append(f"{_quoted(name.scope)}.{_quoted(name.name)}")
+            self._database.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(name.scope)}")
+            views.append(f"{quoted(name.scope)}.{quoted(name.name)}")
         for view in views:
             self._database.execute(
-                f"CREATE OR REPLACE VIEW {view} AS SELECT {columns} FROM {_quoted(self._sources[name])}"
+                f"CREATE OR REPLACE VIEW {view} AS SELECT {columns} FROM {quoted(self._sources[name])}"
             )
 
     def _register(self, name: StreamName) -> list[str]:
@@ -355,7 +356,3 @@ def _check_distinct(names: Iterable[str], what: str) -> None:
         other = found.setdefault(name.lower(), name)
         if other != name:
             raise InvalidSql(f"the {what} '{other}' and '{name}' differ only in case, so a query can't tell them apart")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -43,6 +43,13 @@ _SETTINGS = re.compile(
 _DYNAMIC = re.compile(
     r'\b(query|query_table|json_execute_serialized_sql)"?[\x00-\x20\x7f-\U0010ffff]*(?:\(|/\*|--)', re.IGNORECASE
 )
+# In this order: the last two make the others final.
+_CLOSED: Final = {
+    **dict.fromkeys(("secret_directory", "home_directory", "extension_directory"), "'none'"),  # folders of this machine
+    **dict.fromkeys(("autoload_known_extensions", "allow_community_extensions", "enable_progress_bar"), "false"),
+    **dict.fromkeys(("python_enable_replacements", "enable_external_access"), "false"),
+    "lock_configuration": "true",
+}
 _REFUSED: Final = "is refused: a query can't use files, extensions or settings"
 
 
@@ -65,36 +72,25 @@ class QueryLimits:
             raise InvalidArgument(f"expected a time limit above 0 s for a query, got {self.seconds}")
 
 
-def open_database(spill: str, *, allow_files: bool, limits_: QueryLimits) -> duckdb.DuckDBPyConnection:
-    """A database in memory, for queries that may use files or may not. `spill` is the folder to which it spills."""
-    database = duckdb.connect(config={"autoinstall_known_extensions": False})
-    database.execute("SET TimeZone = 'UTC'")
-    database.execute(f"ATTACH ':memory:' AS {DATABASE}")
-    database.execute(f"USE {DATABASE}")
-    # Queries may always use files of the directory to which large sorts and joins spill.
-    database.execute("SET temp_directory = ?", [spill])
-    if limits_.memory_bytes is not None:
-        database.execute("SET memory_limit = ?", [f"{limits_.memory_bytes}B"])
-    if limits_.spill_bytes is not None:
-        database.execute("SET max_temp_directory_size = ?", [f"{limits_.spill_bytes}B"])
-    if not allow_files:
-        for setting in ("secret_directory", "home_directory", "extension_directory"):
-            database.execute(f"SET {setting} = 'none'")  # they are used for nothing, and name folders of this machine
-        database.execute("SET autoload_known_extensions = false")
-        database.execute("SET allow_community_extensions = false")
-        database.execute("SET enable_progress_bar = false")
-        database.execute("SET python_enable_replacements = false")
-        database.execute("SET enable_external_access = false")
-        database.execute("SET lock_configuration = true")
-    return database
-
-
 class QueryDatabase:
     """A database in memory, and the folder to which it spills. For one `Query`, which closes it."""
 
     def __init__(self, *, allow_files: bool, limits_: QueryLimits) -> None:
+        """With `allow_files`, queries may use files."""
         self.spill = mkdtemp(prefix="anabranch-query-")
-        self.connection = open_database(self.spill, allow_files=allow_files, limits_=limits_)
+        self.connection = duckdb.connect(config={"autoinstall_known_extensions": False})
+        execute = self.connection.execute
+        execute("SET TimeZone = 'UTC'")
+        execute(f"ATTACH ':memory:' AS {DATABASE}")
+        execute(f"USE {DATABASE}")
+        # Queries may always use files of the directory to which large sorts and joins spill.
+        execute("SET temp_directory = ?", [self.spill])
+        if limits_.memory_bytes is not None:
+            execute("SET memory_limit = ?", [f"{limits_.memory_bytes}B"])
+        if limits_.spill_bytes is not None:
+            execute("SET max_temp_directory_size = ?", [f"{limits_.spill_bytes}B"])
+        for setting, value in () if allow_files else _CLOSED.items():
+            execute(f"SET {setting} = {value}")
 
     def close(self) -> None:
         """Release both."""

@@ -6,6 +6,7 @@ import ctypes
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import pyarrow as pa
@@ -65,16 +66,10 @@ class WasmInstance:
         self._functions: dict[str, BatchFunction] = {}
 
     def call(
-        self,
-        export: str,
-        rows: int,
-        arguments: Sequence[pa.Array],
-        result: pa.DataType | None = None,
-        *,
-        null_if_null: bool = True,
+        self, export: str, rows: int, arguments: Sequence[pa.Array], result: pa.DataType | None = None
     ) -> pa.Array | None:
-        """Call a function with a batch of these columns, and return its result column, if it has one. With `null_if_null`
-        the result is null where an argument is. Raises ModuleFailed."""
+        """Call a function with a batch of these columns, and return its result column, if it has one. The result is null
+        where an argument is. Raises ModuleFailed."""
         if not rows and result is not None:
             return pa.array([], result)
         laid = [lay_out(column) for column in arguments]
@@ -82,10 +77,7 @@ class WasmInstance:
         self._invoke(export, rows, batch)
         if result is None:
             return None
-        nulls = None
-        if null_if_null:
-            for each in laid:
-                nulls = both(nulls, each.validity)
+        nulls = reduce(both, (each.validity for each in laid), None)
         return self._taken(rows, result, batch + _HEAD_BYTES, nulls)
 
     def call_table(

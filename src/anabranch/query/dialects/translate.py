@@ -23,6 +23,7 @@ from anabranch.query.dialects.readers import READ_AS
 from anabranch.query.dialects.same_result import rewrite
 from anabranch.query.dialects.text import Found, StatementText
 from anabranch.query.dialects.windows import UNITS_US, DialectWindow, span, spark_name
+from anabranch.query.sql_text import quoted
 
 Form = Literal["query", "pipeline"]
 DIALECTS: Final = tuple(READ_AS)
@@ -322,7 +323,7 @@ def _bound(window: DialectWindow, which: str, *, pipeline: bool) -> exp.Expr:
 
 
 def _bucket(window: DialectWindow, which: str) -> str:
-    column = ".".join('"' + part.replace('"', '""') + '"' for part in window.column.split("."))
+    column = ".".join(map(quoted, window.column.split(".")))
     if window.end_inclusive:
         column = f"{column} - INTERVAL 1 MICROSECOND"
     bucket = f"time_bucket(INTERVAL '{span(window.size_us)}', {column}, {_EPOCH})"

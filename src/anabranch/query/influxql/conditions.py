@@ -6,7 +6,6 @@ from typing import Final
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql.relation import RowColumns
-from anabranch.query.influxql.sql_text import literal, number_sql
 from anabranch.query.influxql.syntax import (
     Constant,
     Duration,
@@ -17,6 +16,7 @@ from anabranch.query.influxql.syntax import (
     RegularExpression,
 )
 from anabranch.query.influxql.times import TimeRange, parse_time
+from anabranch.query.sql_text import literal, number_sql
 
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC: Final = ("+", "-", "*", "/", "%", "&", "|", "^")

@@ -16,8 +16,8 @@ from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
 from anabranch.query.influxql.relation import FieldType
-from anabranch.query.influxql.sql_text import quoted
 from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, TimeRange
+from anabranch.query.sql_text import quoted
 
 TEXT_FIELDS: Final = "influxql.text-fields"
 """The stream's tag with the names of its text fields, separated by commas."""

@@ -11,9 +11,9 @@ from anabranch.errors import InvalidSql
 from anabranch.query.influxql.conditions import ConditionSql, split_condition
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.patterns import matching
-from anabranch.query.influxql.sql_text import quoted
 from anabranch.query.influxql.statements import Database, Rows, sources_of
 from anabranch.query.influxql.syntax import RegularExpression, Show
+from anabranch.query.sql_text import quoted
 
 _POLICY: Final = ["autogen", "0s", "168h0m0s", 1, True]
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.sql_text import literal
 from anabranch.query.influxql.syntax import Fill
 from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, TimeRange, time_zone
+from anabranch.query.sql_text import literal
 
 Point = tuple[int, Any]
 """A time in nanoseconds, and a value."""

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from anabranch.errors import InvalidSql
-from anabranch.query.promql.numbers import number_text
 from anabranch.query.promql.syntax import Aggregation
 from anabranch.query.promql.vectors import (
     NAME,
@@ -19,6 +18,7 @@ from anabranch.query.promql.vectors import (
     SeriesVector,
     key_of,
     merged,
+    number_text,
     only,
     without,
 )

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql.measurement import Measurement
-from anabranch.query.influxql.sql_text import literal, quoted
 from anabranch.query.promql.syntax import LabelMatcher
 from anabranch.query.promql.vectors import NAME
+from anabranch.query.sql_text import literal, quoted
 
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_:]")
 _NOT_IN_LABELS: Final = re.compile(r"[^a-zA-Z0-9_]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -83,3 +84,13 @@ def merged(vector: SeriesVector, refusal: str = "vector cannot contain metrics w
             firsts.values[position] = np.where(vector.present[row], vector.values[row], firsts.values[position])
             firsts.present[position] |= vector.present[row]
     return firsts
+
+
+def number_text(value: float) -> str:
+    """The shortest digits that are the number, without an exponent."""
+    text = repr(value)
+    if "e" in text:
+        text = f"{Decimal(text):f}"
+    elif text.endswith(("n", "f")):
+        return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}[text]
+    return text.removesuffix(".0")

@@ -11,8 +11,7 @@ from starlette.responses import Response
 from anabranch import limits
 from anabranch.errors import InvalidArgument, InvalidSql, NotFound, QueryLimitExceeded
 from anabranch.query.promql.evaluate import PromValue
-from anabranch.query.promql.numbers import number_text
-from anabranch.query.promql.vectors import Bools, Floats, Integers, SampledSeries, SeriesVector, key_of
+from anabranch.query.promql.vectors import Bools, Floats, Integers, SampledSeries, SeriesVector, key_of, number_text
 from anabranch.server.http.problem import problem_of, problem_response, with_body
 
 
