@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.relation import RowColumns
-from anabranch.query.influxql.syntax import (
-    Constant,
-    Duration,
-    Expression,
-    FunctionCall,
-    Operation,
-    Reference,
-    RegularExpression,
-)
 from anabranch.query.influxql.times import TimeRange, parse_time
 from anabranch.query.sql_text import literal, number_sql
 
@@ -23,22 +15,24 @@ _ARITHMETIC: Final = ("+", "-", "*", "/", "%", "&", "|", "^")
 _COMPARED: Final = ("=", "!=", "<", "<=", ">", ">=")
 
 
-def split_condition(where: Expression | None, now: int, zone: str | None = None) -> tuple[TimeRange, Expression | None]:
+def split_condition(
+    where: ast.Expression | None, now: int, zone: str | None = None
+) -> tuple[TimeRange, ast.Expression | None]:
     """The time range of a condition, and what it says beside that. Conditions on the time hold together, even if there is
     an OR between them. Raises InvalidSql."""
     match where:
         case None:
             return TimeRange(), None
-        case Operation("AND" | "OR" as operator, left, right):
+        case ast.Operation("AND" | "OR" as operator, left, right):
             first, rest = split_condition(left, now, zone)
             second, other = split_condition(right, now, zone)
             both = first.within(second)
             if rest is None or other is None:
                 return both, other if rest is None else rest
-            return both, Operation(operator, rest, other)
-        case Operation(operator, Reference(name), right) if name.lower() == "time":
+            return both, ast.Operation(operator, rest, other)
+        case ast.Operation(operator, ast.Reference(name), right) if name.lower() == "time":
             return _time_range(operator, _moment(right, now, zone)), None
-        case Operation(operator, left, Reference(name)) if name.lower() == "time":
+        case ast.Operation(operator, left, ast.Reference(name)) if name.lower() == "time":
             return _time_range(_MIRRORED.get(operator, operator), _moment(left, now, zone)), None
     return TimeRange(), where
 
@@ -58,20 +52,20 @@ def _time_range(operator: str, ns: int) -> TimeRange:
     raise InvalidSql(f"invalid time comparison operator: {operator}")
 
 
-def _moment(expression: Expression, now: int, zone: str | None) -> int:
+def _moment(expression: ast.Expression, now: int, zone: str | None) -> int:
     match expression:
-        case Constant(str() as text):
+        case ast.Constant(str() as text):
             found = parse_time(text, zone)
             if found is None:
                 raise InvalidSql(f"'{text:.80}' is not a time: expected one such as '2026-01-31T08:00:00Z'")
             return found
-        case Constant(int() | float() as number) if not isinstance(number, bool):
+        case ast.Constant(int() | float() as number) if not isinstance(number, bool):
             return int(number)
-        case Duration(ns):
+        case ast.Duration(ns):
             return ns
-        case FunctionCall("now", ()):
+        case ast.FunctionCall("now", ()):
             return now
-        case Operation("+" | "-" as operator, left, right):
+        case ast.Operation("+" | "-" as operator, left, right):
             first, second = _moment(left, now, zone), _moment(right, now, zone)
             return first + second if operator == "+" else first - second
     raise InvalidSql("expected a time to be compared with a time, now(), a number or a duration")
@@ -87,36 +81,36 @@ class ConditionSql:
     def __init__(self, columns: RowColumns) -> None:
         self._columns = columns
 
-    def condition(self, expression: Expression) -> str:
+    def condition(self, expression: ast.Expression) -> str:
         """A condition. Raises InvalidSql."""
         match expression:
-            case Operation("AND" | "OR" as operator, left, right):
+            case ast.Operation("AND" | "OR" as operator, left, right):
                 return f"({self.condition(left)} {operator} {self.condition(right)})"
-            case Operation("=~" | "!~" as operator, left, RegularExpression(pattern)):
+            case ast.Operation("=~" | "!~" as operator, left, ast.RegularExpression(pattern)):
                 text, kind = self._operand(left)
                 if kind not in ("tag", "string"):
                     return "false"
                 return self.matches(text, pattern) if operator == "=~" else f"NOT {self.matches(text, pattern)}"
-            case Operation(operator, left, right) if operator in _COMPARED:
+            case ast.Operation(operator, left, right) if operator in _COMPARED:
                 return _comparison(operator, self._operand(left), self._operand(right))
-            case Constant(bool() as value):
+            case ast.Constant(bool() as value):
                 return "true" if value else "false"
         raise InvalidSql("invalid condition: expected comparisons of tags and fields, joined by AND and OR")
 
-    def _operand(self, expression: Expression) -> tuple[str, str]:
+    def _operand(self, expression: ast.Expression) -> tuple[str, str]:
         """The SQL of an operand, and its kind: tag, string, number, boolean."""
         match expression:
-            case Constant(bool() as value):
+            case ast.Constant(bool() as value):
                 return ("true" if value else "false"), "boolean"
-            case Constant(str() as text):
+            case ast.Constant(str() as text):
                 return self.literal(text), "string"
-            case Constant(int() | float() as number):
+            case ast.Constant(int() | float() as number):
                 return self.number(number), "number"
-            case Duration(ns):
+            case ast.Duration(ns):
                 return self.number(ns), "number"
-            case Reference(name):
+            case ast.Reference(name):
                 return self._reference(name)
-            case Operation(operator, left, right) if operator in _ARITHMETIC:
+            case ast.Operation(operator, left, right) if operator in _ARITHMETIC:
                 first, second = self._operand(left), self._operand(right)
                 if {first[1], second[1]} != {"number"}:
                     return "NULL", "number"

@@ -13,6 +13,7 @@ from typing import Final
 from anabranch.errors import InvalidSql
 from anabranch.model.columns import RESERVED
 from anabranch.query.dialects.windows import span
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.conditions import split_condition
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.parser import parse_query
@@ -21,7 +22,6 @@ from anabranch.query.influxql.prepare import prepared
 from anabranch.query.influxql.spark_functions import SparkColumns, SparkConditionSql, WindowSql, quoted
 from anabranch.query.influxql.statement_text import POLICY, continuous_text, duration_text
 from anabranch.query.influxql.statements import Database
-from anabranch.query.influxql.syntax import ContinuousQuery, FunctionCall, Paging, RegularExpression, SourceName
 from anabranch.query.influxql.times import ALL_TIMES, US
 
 _COMMENT: Final = "-- "
@@ -33,7 +33,7 @@ def deployed_name(name: str, database: str) -> str:
     return f"{database}.{name}"
 
 
-def text_of(sql: str) -> tuple[ContinuousQuery, str] | None:
+def text_of(sql: str) -> tuple[ast.ContinuousQuery, str] | None:
     """The continuous query that a pipeline is made of, and its text; None if it is another pipeline."""
     first = sql.partition("\n")[0]
     if not first.startswith(f"{_COMMENT}CREATE CONTINUOUS QUERY "):
@@ -42,18 +42,18 @@ def text_of(sql: str) -> tuple[ContinuousQuery, str] | None:
         found = parse_query(first.removeprefix(_COMMENT))
     except InvalidSql:
         return None
-    if len(found) != 1 or not isinstance(found[0], ContinuousQuery):
+    if len(found) != 1 or not isinstance(found[0], ast.ContinuousQuery):
         return None
     return found[0], first.removeprefix(_COMMENT)
 
 
-def first_window(query: ContinuousQuery, now: int) -> int:
+def first_window(query: ast.ContinuousQuery, now: int) -> int:
     """The start of the window that `now` is in, in nanoseconds: the first one that is written."""
     interval, offset = _interval(query)
     return now - (now - offset) % interval
 
 
-def pipeline_sql(query: ContinuousQuery, database: Database, default: str) -> str:
+def pipeline_sql(query: ast.ContinuousQuery, database: Database, default: str) -> str:
     """The statements of the pipeline. Their first line is a comment with the continuous query. `default` is the database of
     measurements without one. Raises InvalidSql for what a pipeline's statement can't express."""
     _check_form(query, default)
@@ -61,13 +61,13 @@ def pipeline_sql(query: ContinuousQuery, database: Database, default: str) -> st
     return f"{_COMMENT}{continuous_text(query, default)}\n" + ";\n\n".join(statements) + ";\n"
 
 
-def _interval(query: ContinuousQuery) -> tuple[int, int]:
+def _interval(query: ast.ContinuousQuery) -> tuple[int, int]:
     interval = query.select.grouping.interval
     assert interval is not None, "the parser asks for it"
     return interval, query.select.grouping.offset % interval
 
 
-def _check_form(query: ContinuousQuery, default: str) -> None:
+def _check_form(query: ast.ContinuousQuery, default: str) -> None:
     """Raise InvalidSql for clauses that a continuous query can't have, whatever its measurements."""
     select, (interval, _) = query.select, _interval(query)
     if query.every is not None and query.every < interval:
@@ -85,7 +85,7 @@ def _check_form(query: ContinuousQuery, default: str) -> None:
             "RESAMPLE with fill() would write windows without events; use fill(none) here, and fill() in a SELECT from the "
             "result"
         )
-    if select.ordered or select.paging != Paging() or select.zone is not None:
+    if select.ordered or select.paging != ast.Paging() or select.zone is not None:
         raise InvalidSql(
             "a continuous query can't have ORDER BY, LIMIT, OFFSET, SLIMIT, SOFFSET or tz(); leave them out"
         )
@@ -99,10 +99,10 @@ def _check_form(query: ContinuousQuery, default: str) -> None:
         )
 
 
-def _sources(query: ContinuousQuery, database: Database, default: str) -> Iterator[Measurement]:
+def _sources(query: ast.ContinuousQuery, database: Database, default: str) -> Iterator[Measurement]:
     """The measurements that it reads. Raises InvalidSql if one of them isn't there."""
     select, into = query.select, query.select.into
-    names = [each for each in select.sources if isinstance(each, SourceName)]
+    names = [each for each in select.sources if isinstance(each, ast.SourceName)]
     if len(names) < len(select.sources):
         raise InvalidSql(
             "a continuous query can't have a subquery; let a second continuous query read the measurement that a first one writes"
@@ -114,7 +114,7 @@ def _sources(query: ContinuousQuery, database: Database, default: str) -> Iterat
         )
     for each in names:
         scope = each.database or default
-        if isinstance(each.name, RegularExpression):
+        if isinstance(each.name, ast.RegularExpression):
             raise InvalidSql(
                 "a continuous query can't read measurements by a pattern, because they are fixed when it is created; name them: "
                 "FROM a, b"
@@ -127,7 +127,7 @@ def _sources(query: ContinuousQuery, database: Database, default: str) -> Iterat
         yield found
 
 
-def _statement(query: ContinuousQuery, measurement: Measurement, database: Database, default: str) -> str:
+def _statement(query: ast.ContinuousQuery, measurement: Measurement, database: Database, default: str) -> str:
     into = query.select.into
     assert into is not None, "the parser asks for it"
     target = (into.database or default, into.name or measurement.name)
@@ -139,7 +139,7 @@ def _statement(query: ContinuousQuery, measurement: Measurement, database: Datab
     if measurement.time == "_appended":
         raise InvalidSql(f"the stream '{measurement.stream}' has no event time, so it has no windows of event time")
     # Wildcards stand for the columns that exist now.
-    source = SourceName(measurement.name, measurement.stream.scope)
+    source = ast.SourceName(measurement.name, measurement.stream.scope)
     select = prepared(replace(query.select, sources=(source,), into=None), database, default)
     plan = planned(select.select, 0)
     columns = SparkColumns(measurement.tags, measurement.fields, measurement.time)
@@ -173,11 +173,11 @@ def _present(plan: SelectPlan, window: WindowSql, names: Sequence[str]) -> Itera
     """When a window has a result: a value of one of the columns, before any is filled in."""
     if plan.select.fill.kind != "number":
         return (f"{quoted(name)} IS NOT NULL" for name in names)
-    calls = (leaf for leaf in plan.leaves if isinstance(leaf, FunctionCall))
+    calls = (leaf for leaf in plan.leaves if isinstance(leaf, ast.FunctionCall))
     return (f"{each} > 0" for each in dict.fromkeys(map(window.seen, calls)))
 
 
-def _options(query: ContinuousQuery) -> str:
+def _options(query: ast.ContinuousQuery) -> str:
     interval, _ = _interval(query)
     if query.lasting is None:
         return f"time = {quoted(_TIME)}"
@@ -186,7 +186,7 @@ def _options(query: ContinuousQuery) -> str:
     return f"time = {quoted(_TIME)}, watermark = '{span(delay) if delay else '0 seconds'}'"
 
 
-def _window(query: ContinuousQuery, columns: SparkColumns) -> str:
+def _window(query: ast.ContinuousQuery, columns: SparkColumns) -> str:
     interval, offset = _interval(query)
     size = span(interval // US)
     moved = f", '{size}', '{span(offset // US)}'" if offset else ""

@@ -8,17 +8,8 @@ from typing import Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.patterns import matching
-from anabranch.query.influxql.syntax import (
-    Constant,
-    Duration,
-    Expression,
-    FunctionCall,
-    Operation,
-    Reference,
-    RegularExpression,
-    Wildcard,
-)
 from anabranch.query.influxql.times import TIME_MAX, parse_duration
 from anabranch.query.influxql.tokens import KEYWORDS, Scanner, Token
 
@@ -66,7 +57,7 @@ class ExpressionParser:
         """Takes the next token and returns it if it is one of these operators; else returns None."""
         return self.take().value if self.peek().is_operator(*operators) else None
 
-    def take_regex(self) -> RegularExpression | None:
+    def take_regex(self) -> ast.RegularExpression | None:
         """The regular expression that follows, if one does."""
         found = self._scanner.regex(self._at)
         if found is None:
@@ -77,7 +68,7 @@ class ExpressionParser:
             matching(found.value, [""])
         except InvalidSql as exc:
             raise self._scanner.error(str(exc), found.start) from exc
-        return RegularExpression(found.value)
+        return ast.RegularExpression(found.value)
 
     def expect_word(self, *words: str) -> str:
         """The next token, which has to be one of these keywords."""
@@ -118,13 +109,13 @@ class ExpressionParser:
         """The error for syntax that is understood but not supported, at the next token."""
         return self._scanner.error(message, self.peek().start)
 
-    def expression(self) -> Expression:
+    def expression(self) -> ast.Expression:
         """An expression."""
         if not self._depth:
             self._operators = 0
         return self._expression(1)
 
-    def _expression(self, least: int) -> Expression:
+    def _expression(self, least: int) -> ast.Expression:
         """An expression whose operators bind at least so tightly."""
         left = self._operand()
         while True:
@@ -133,7 +124,7 @@ class ExpressionParser:
                 return left
             precedence = PRECEDENCE[operator]
             if operator in ("=~", "!~"):
-                right: Expression | None = self.take_regex()
+                right: ast.Expression | None = self.take_regex()
                 if right is None:
                     raise self.unexpected("regex")
             else:
@@ -142,7 +133,7 @@ class ExpressionParser:
             self._operators += 1
             if self._operators > limits.INFLUXQL_OPERATORS_MAX:
                 raise self.refused(f"an expression has more than {limits.INFLUXQL_OPERATORS_MAX} operators")
-            left = Operation("!=" if operator == "<>" else operator, left, right)
+            left = ast.Operation("!=" if operator == "<>" else operator, left, right)
 
     def _operator(self, least: int) -> str | None:
         token = self.peek()
@@ -152,7 +143,7 @@ class ExpressionParser:
         self.take()
         return word
 
-    def _operand(self) -> Expression:
+    def _operand(self) -> ast.Expression:
         self._depth += 1
         if self._depth > limits.INFLUXQL_DEPTH_MAX:
             raise self.refused(f"an expression is nested deeper than {limits.INFLUXQL_DEPTH_MAX} levels")
@@ -161,7 +152,7 @@ class ExpressionParser:
         finally:
             self._depth -= 1
 
-    def _nested_operand(self) -> Expression:
+    def _nested_operand(self) -> ast.Expression:
         if self.take_operator("("):
             inner = self.expression()
             self.expect_operator(")")
@@ -169,7 +160,7 @@ class ExpressionParser:
         if sign := self.take_operator("-", "+"):
             return self._signed(sign)
         if self.take_operator("*"):
-            return Wildcard(self._cast())
+            return ast.Wildcard(self._cast())
         if self.peek().is_operator("/") and (pattern := self.take_regex()) is not None:
             return pattern
         token = self.peek()
@@ -177,7 +168,7 @@ class ExpressionParser:
             return self._parameter(self.take())
         if token.kind == "name" and token.value.lower() in ("true", "false"):
             self.take()
-            return Constant(token.value.lower() == "true")
+            return ast.Constant(token.value.lower() == "true")
         if token.kind == "name" and self._scanner.token(token.stop).is_operator("("):
             return self._call()
         if token.kind == "quoted" or (token.kind == "name" and token.value.upper() not in KEYWORDS):
@@ -188,28 +179,28 @@ class ExpressionParser:
         self.take()
         return constant
 
-    def _signed(self, sign: str) -> Expression:
+    def _signed(self, sign: str) -> ast.Expression:
         operand = self._operand()
         if sign == "+":
             return operand
         match operand:
-            case Constant(int() | float() as number) if not isinstance(number, bool):
-                return Constant(-number)
-            case Duration(ns):
-                return Duration(-ns)
-        return Operation("*", Constant(-1), operand)
+            case ast.Constant(int() | float() as number) if not isinstance(number, bool):
+                return ast.Constant(-number)
+            case ast.Duration(ns):
+                return ast.Duration(-ns)
+        return ast.Operation("*", ast.Constant(-1), operand)
 
-    def _constant(self, token: Token) -> Expression | None:
+    def _constant(self, token: Token) -> ast.Expression | None:
         match token.kind:
             case "string":
-                return Constant(token.value)
+                return ast.Constant(token.value)
             case "integer":
                 number = int(token.value)
-                return Constant(number if number <= _INTEGER_MAX else self._finite(token))
+                return ast.Constant(number if number <= _INTEGER_MAX else self._finite(token))
             case "number":
-                return Constant(self._finite(token))
+                return ast.Constant(self._finite(token))
             case "duration":
-                return Duration(self._span(token))
+                return ast.Duration(self._span(token))
         return None
 
     def _span(self, token: Token) -> int:
@@ -225,10 +216,10 @@ class ExpressionParser:
             raise self._scanner.error(f"unable to parse number {token.value:.40}…", token.start)
         return number
 
-    def _parameter(self, token: Token) -> Expression:
+    def _parameter(self, token: Token) -> ast.Expression:
         value = self._value(token)
         if isinstance(value, str | bool | int | float):
-            return Constant(value)
+            return ast.Constant(value)
         raise self._scanner.error(
             f"unable to bind parameter {token.value!r}: expected a text, a number or a boolean", token.start
         )
@@ -246,29 +237,29 @@ class ExpressionParser:
             raise self._scanner.error(f"missing parameter: {token.value}", token.start)
         return self._parameters[token.value]
 
-    def _call(self) -> FunctionCall:
+    def _call(self) -> ast.FunctionCall:
         name = self.take().value.lower()
         self.expect_operator("(")
-        arguments: list[Expression] = []
+        arguments: list[ast.Expression] = []
         if name == "count" and self.peek().is_word("DISTINCT") and not self._calls():
             self.take()
-            arguments.append(FunctionCall("distinct", (self._reference(),)))
+            arguments.append(ast.FunctionCall("distinct", (self._reference(),)))
         elif not self.peek().is_operator(")"):
             arguments.append(self.expression())
             while self.take_operator(","):
                 arguments.append(self.expression())
         self.expect_operator(")")
-        return FunctionCall(name, tuple(arguments))
+        return ast.FunctionCall(name, tuple(arguments))
 
     def _calls(self) -> bool:
         """Whether a bracket follows the next token."""
         return self._scanner.token(self.peek().stop).is_operator("(")
 
-    def _reference(self) -> Reference:
+    def _reference(self) -> ast.Reference:
         name = self.identifier()
         while self.take_operator("."):
             name = f"{name}.{self.identifier()}"
-        return Reference(name, self._cast())
+        return ast.Reference(name, self._cast())
 
     def _cast(self) -> str | None:
         if not self.take_operator("::"):

@@ -6,25 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.functions import AGGREGATES, OF_NUMBERS
 from anabranch.query.influxql.patterns import matching
 from anabranch.query.influxql.relation import CONSTANT_TYPES, Columns, FieldType
 from anabranch.query.influxql.result_types import type_of
-from anabranch.query.influxql.syntax import (
-    Constant,
-    Expression,
-    FunctionCall,
-    Operation,
-    Reference,
-    RegularExpression,
-    Select,
-    SelectedField,
-    Wildcard,
-    walk,
-)
 
 
-def expanded(select: Select, sources: Sequence[Columns]) -> Select:
+def expanded(select: ast.Select, sources: Sequence[Columns]) -> ast.Select:
     """The statement with the names that its wildcards and patterns stand for, over all its sources."""
     tags = sorted({tag for each in sources for tag in each.tags})
     fields: dict[str, FieldType] = {}
@@ -38,38 +27,40 @@ def expanded(select: Select, sources: Sequence[Columns]) -> Select:
     return replace(select, fields=tuple(found), grouping=grouping)
 
 
-def _grouping_tags(select: Select, tags: Sequence[str]) -> dict[str, None]:
+def _grouping_tags(select: ast.Select, tags: Sequence[str]) -> dict[str, None]:
     found: dict[str, None] = {}
     for each in select.grouping.tags:
         match each:
             case str():
                 found[each] = None
-            case RegularExpression(pattern):
+            case ast.RegularExpression(pattern):
                 found.update(dict.fromkeys(matching(pattern, tags)))
-            case Wildcard():
+            case ast.Wildcard():
                 found.update(dict.fromkeys(tags))
     return dict.fromkeys(sorted(found))
 
 
-def _written_out(field: SelectedField, tags: Sequence[str], fields: Mapping[str, FieldType]) -> Iterable[SelectedField]:
+def _written_out(
+    field: ast.SelectedField, tags: Sequence[str], fields: Mapping[str, FieldType]
+) -> Iterable[ast.SelectedField]:
     match field.expression:
-        case Wildcard(cast):
+        case ast.Wildcard(cast):
             names = [*(tags if cast in (None, "tag") else ()), *(fields if cast in (None, "field") else ())]
-            return [SelectedField(Reference(name)) for name in sorted(names)]
-        case RegularExpression(pattern):
-            return [SelectedField(Reference(name)) for name in matching(pattern, sorted([*tags, *fields]))]
-        case FunctionCall(name, arguments) as call:
+            return [ast.SelectedField(ast.Reference(name)) for name in sorted(names)]
+        case ast.RegularExpression(pattern):
+            return [ast.SelectedField(ast.Reference(name)) for name in matching(pattern, sorted([*tags, *fields]))]
+        case ast.FunctionCall(name, arguments) as call:
             place = next(
-                (n for n, each in enumerate(arguments) if isinstance(each, Wildcard | RegularExpression)), None
+                (n for n, each in enumerate(arguments) if isinstance(each, ast.Wildcard | ast.RegularExpression)), None
             )
             if place is not None:
                 return _calls(field, call, place, fields)
-            if name not in AGGREGATES and arguments and isinstance(arguments[0], FunctionCall):
-                inner = _written_out(SelectedField(arguments[0]), tags, fields)
+            if name not in AGGREGATES and arguments and isinstance(arguments[0], ast.FunctionCall):
+                inner = _written_out(ast.SelectedField(arguments[0]), tags, fields)
                 if isinstance(inner, list) and inner and inner[0].alias is not None:
                     return [
-                        SelectedField(
-                            FunctionCall(name, (one.expression, *arguments[1:])),
+                        ast.SelectedField(
+                            ast.FunctionCall(name, (one.expression, *arguments[1:])),
                             f"{field.alias or name}_{str(one.alias).partition('_')[2]}",
                         )
                         for one in inner
@@ -78,23 +69,23 @@ def _written_out(field: SelectedField, tags: Sequence[str], fields: Mapping[str,
 
 
 def _calls(
-    field: SelectedField, call: FunctionCall, place: int, fields: Mapping[str, FieldType]
-) -> list[SelectedField]:
+    field: ast.SelectedField, call: ast.FunctionCall, place: int, fields: Mapping[str, FieldType]
+) -> list[ast.SelectedField]:
     types = AGGREGATES[call.name].types if call.name in AGGREGATES else ("float", "integer")
     if call.name == "distinct":
         types = ("float", "integer", "string", "boolean")
     names = sorted(name for name, kind in fields.items() if kind in types)
     wildcard = call.arguments[place]
-    if isinstance(wildcard, RegularExpression):
+    if isinstance(wildcard, ast.RegularExpression):
         names = matching(wildcard.pattern, names)
     found = []
     for name in names:
-        arguments = (*call.arguments[:place], Reference(name), *call.arguments[place + 1 :])
-        found.append(SelectedField(FunctionCall(call.name, arguments), f"{field.alias or call.name}_{name}"))
+        arguments = (*call.arguments[:place], ast.Reference(name), *call.arguments[place + 1 :])
+        found.append(ast.SelectedField(ast.FunctionCall(call.name, arguments), f"{field.alias or call.name}_{name}"))
     return found
 
 
-def column_names(fields: Sequence[SelectedField]) -> list[str]:
+def column_names(fields: Sequence[ast.SelectedField]) -> list[str]:
     """The names of the columns, made distinct by numbers: `mean`, `mean_1`."""
     found: dict[int, str] = {n: field.alias for n, field in enumerate(fields) if field.alias is not None}
     counts = dict.fromkeys(found.values(), 1)
@@ -112,27 +103,27 @@ def column_names(fields: Sequence[SelectedField]) -> list[str]:
     return [found[number] for number in range(len(fields))]
 
 
-def _name(expression: Expression) -> str:
+def _name(expression: ast.Expression) -> str:
     match expression:
-        case Reference(name) | FunctionCall(name):
+        case ast.Reference(name) | ast.FunctionCall(name):
             return name
-        case Operation():
+        case ast.Operation():
             return "_".join(_names(expression))
     return ""
 
 
-def _names(expression: Expression) -> Iterable[str]:
+def _names(expression: ast.Expression) -> Iterable[str]:
     match expression:
-        case Reference(name) | FunctionCall(name):
+        case ast.Reference(name) | ast.FunctionCall(name):
             yield name
-        case Operation(_, left, right):
+        case ast.Operation(_, left, right):
             yield from _names(left)
             yield from _names(right)
 
 
-def check_arithmetic(expression: Expression, sources: Sequence[Columns]) -> None:
+def check_arithmetic(expression: ast.Expression, sources: Sequence[Columns]) -> None:
     """Raise InvalidSql for an operator whose operands have no fitting types."""
-    if not isinstance(expression, Operation):
+    if not isinstance(expression, ast.Operation):
         return
     kinds = []
     for operand in (expression.left, expression.right):
@@ -145,23 +136,23 @@ def check_arithmetic(expression: Expression, sources: Sequence[Columns]) -> None
         raise InvalidSql(f"type error: operator {expression.operator}: incompatible types: {' and '.join(kinds)}")
 
 
-def check_arguments(expression: Expression, columns: Columns) -> None:
+def check_arguments(expression: ast.Expression, columns: Columns) -> None:
     """Raise InvalidSql for a function of numbers over texts or booleans. Tags have no values for a function."""
-    for call in walk(expression):
-        if isinstance(call, FunctionCall) and call.name in OF_NUMBERS and call.arguments:
+    for call in ast.walk(expression):
+        if isinstance(call, ast.FunctionCall) and call.name in OF_NUMBERS and call.arguments:
             argument = call.arguments[0]
-            if isinstance(argument, Reference) and argument.name not in columns.fields:
+            if isinstance(argument, ast.Reference) and argument.name not in columns.fields:
                 continue
             kind = type_of(argument, columns)
             if kind in ("string", "boolean"):
                 raise InvalidSql(f"unsupported {call.name} iterator type: its argument is a {kind}")
 
 
-def _kind(operand: Expression, sources: Sequence[Columns]) -> FieldType | None:
+def _kind(operand: ast.Expression, sources: Sequence[Columns]) -> FieldType | None:
     match operand:
-        case Constant(value):
+        case ast.Constant(value):
             return CONSTANT_TYPES[type(value)]
-        case Reference(name, cast):
+        case ast.Reference(name, cast):
             if cast in ("float", "integer", "string", "boolean"):
                 return cast  # type: ignore[return-value]
             return next((each.fields[name] for each in sources if name in each.fields), None)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.relation import FieldType
-from anabranch.query.influxql.syntax import Constant, Duration, Expression, FunctionCall, Reference
 
 _NUMBERS: Final[tuple[FieldType, ...]] = ("float", "integer")
 _ALL: Final[tuple[FieldType, ...]] = ("float", "integer", "string", "boolean")
@@ -92,7 +92,7 @@ OF_NUMBERS: Final = (frozenset(TRANSFORMS) - {"elapsed"}) | {"top", "bottom"}
 """Those of them, and of the lists, that take numbers only."""
 
 
-def check_call(call: FunctionCall, *, grouped: bool | None) -> None:
+def check_call(call: ast.FunctionCall, *, grouped: bool | None) -> None:
     """Raise InvalidSql unless the call is one that there is, with arguments that it takes. `grouped`: by time; None by that
     of an outer statement."""
     name, arguments = call.name, call.arguments
@@ -114,7 +114,7 @@ def check_call(call: FunctionCall, *, grouped: bool | None) -> None:
         if len(arguments) < 2:
             raise InvalidSql(f"invalid number of arguments for {name}, expected at least 2, got {len(arguments)}")
         last = arguments[-1]
-        if not isinstance(last, Constant) or not isinstance(last.value, int) or last.value < 1:
+        if not isinstance(last, ast.Constant) or not isinstance(last.value, int) or last.value < 1:
             raise InvalidSql(f"{name} takes a whole number above 0 as its last argument")
         for each in arguments[:-1]:
             _check_reference(name, each)
@@ -122,9 +122,9 @@ def check_call(call: FunctionCall, *, grouped: bool | None) -> None:
         raise InvalidSql(f"undefined function {name}(); {_list()}")
 
 
-def _check_transform(call: FunctionCall, *, grouped: bool | None) -> None:
+def _check_transform(call: ast.FunctionCall, *, grouped: bool | None) -> None:
     name, inner = call.name, call.arguments[0]
-    if isinstance(inner, FunctionCall):
+    if isinstance(inner, ast.FunctionCall):
         if inner.name in LISTS:
             raise InvalidSql(f"{name} can't be applied to {inner.name}")
         if inner.name not in TRANSFORMS and grouped is False:
@@ -141,14 +141,14 @@ def _check_transform(call: FunctionCall, *, grouped: bool | None) -> None:
             raise InvalidSql("moving_average window must be greater than 1")
     elif len(call.arguments) == 2:
         unit = call.arguments[1]
-        if not isinstance(unit, Duration) or unit.ns <= 0:
+        if not isinstance(unit, ast.Duration) or unit.ns <= 0:
             raise InvalidSql(f"{name} takes a duration above 0 as its second argument, such as 1s")
 
 
-def number_of(expression: Expression) -> float:
+def number_of(expression: ast.Expression) -> float:
     """The number that is written there. Raises InvalidSql."""
     if (
-        isinstance(expression, Constant)
+        isinstance(expression, ast.Constant)
         and isinstance(expression.value, int | float)
         and not isinstance(expression.value, bool)
     ):
@@ -162,13 +162,13 @@ def _check_count(name: str, found: int, least: int, most: int | None = None) -> 
         raise InvalidSql(f"invalid number of arguments for {name}, expected {wanted}, got {found}")
 
 
-def _check_reference(name: str, argument: Expression) -> None:
-    if not isinstance(argument, Reference):
+def _check_reference(name: str, argument: ast.Expression) -> None:
+    if not isinstance(argument, ast.Reference):
         raise InvalidSql(f"expected field argument in {name}()")
 
 
-def _is_distinct(argument: Expression) -> bool:
-    return isinstance(argument, FunctionCall) and argument.name == "distinct" and len(argument.arguments) == 1
+def _is_distinct(argument: ast.Expression) -> bool:
+    return isinstance(argument, ast.FunctionCall) and argument.name == "distinct" and len(argument.arguments) == 1
 
 
 def _list() -> str:

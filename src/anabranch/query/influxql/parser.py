@@ -8,30 +8,8 @@ from typing import Final
 from anabranch import limits
 from anabranch.core.sql_text import check_sql_text
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.expression_parser import ExpressionParser
-from anabranch.query.influxql.syntax import (
-    Constant,
-    ContinuousQuery,
-    DatabaseChange,
-    DropContinuousQuery,
-    Duration,
-    Expression,
-    Fill,
-    FunctionCall,
-    Grouping,
-    IntoTarget,
-    NestedSelect,
-    Paging,
-    Parsed,
-    Reference,
-    RegularExpression,
-    Select,
-    SelectedField,
-    Show,
-    SourceName,
-    Wildcard,
-    walk,
-)
 from anabranch.query.influxql.times import parse_time, time_zone
 
 _BEGINNINGS: Final = ("SELECT", "SHOW", "CREATE", "DROP")
@@ -49,12 +27,12 @@ _SHOWN: Final = {
 }
 
 
-def parse_query(text: str, parameters: Mapping[str, object] | None = None) -> list[Parsed]:
+def parse_query(text: str, parameters: Mapping[str, object] | None = None) -> list[ast.Parsed]:
     """The statements of a query, which `;` separates. `parameters` are the values of `$name`. Raises InvalidSql with the
     line and the character, TooLarge."""
     check_sql_text(text, what="the query", bytes_max=limits.SQL_BYTES_MAX)
     parser = _InfluxqlParser(text, parameters or {})
-    found: list[Parsed] = []
+    found: list[ast.Parsed] = []
     while True:
         while parser.take_operator(";"):
             continue
@@ -73,7 +51,7 @@ class _InfluxqlParser(ExpressionParser):
         self._subqueries = 0
         self._nested = 0
 
-    def statement(self) -> Parsed:
+    def statement(self) -> ast.Parsed:
         if self.peek().is_word(*_UNSUPPORTED):
             raise self.refused(f"{self.peek().value.upper()} is not supported")
         match self.expect_word(*_BEGINNINGS):
@@ -86,10 +64,10 @@ class _InfluxqlParser(ExpressionParser):
             case _:
                 return self._drop()
 
-    def _drop(self) -> DatabaseChange | DropContinuousQuery:
+    def _drop(self) -> ast.DatabaseChange | ast.DropContinuousQuery:
         if self.take_word("CONTINUOUS"):
-            return DropContinuousQuery(*self._continuous_name())
-        return DatabaseChange(f"DROP {self.expect_word('DATABASE', 'MEASUREMENT')}", self.identifier())
+            return ast.DropContinuousQuery(*self._continuous_name())
+        return ast.DatabaseChange(f"DROP {self.expect_word('DATABASE', 'MEASUREMENT')}", self.identifier())
 
     def _continuous_name(self) -> tuple[str, str]:
         self.expect_word("QUERY")
@@ -97,7 +75,7 @@ class _InfluxqlParser(ExpressionParser):
         self.expect_word("ON")
         return name, self.identifier()
 
-    def _continuous(self) -> ContinuousQuery:
+    def _continuous(self) -> ast.ContinuousQuery:
         name, database = self._continuous_name()
         every: int | None = None
         lasting: int | None = None
@@ -118,7 +96,7 @@ class _InfluxqlParser(ExpressionParser):
             least = "the interval of GROUP BY time(…), and of EVERY"
             raise self.refused(f"the duration of FOR must not be shorter than {least}")
         self.expect_word("END")
-        return ContinuousQuery(name, database, select, every, lasting)
+        return ast.ContinuousQuery(name, database, select, every, lasting)
 
     def _duration(self) -> int:
         token = self.peek()
@@ -127,7 +105,7 @@ class _InfluxqlParser(ExpressionParser):
         self.take()
         return self._span(token)
 
-    def _create(self) -> DatabaseChange | ContinuousQuery:
+    def _create(self) -> ast.DatabaseChange | ast.ContinuousQuery:
         if self.take_word("CONTINUOUS"):
             return self._continuous()
         if self.peek().is_word("RETENTION", "SUBSCRIPTION", "USER"):
@@ -138,9 +116,9 @@ class _InfluxqlParser(ExpressionParser):
             raise self.refused(
                 "CREATE DATABASE … WITH is not supported: a stream's retention is a setting of the stream"
             )
-        return DatabaseChange("CREATE DATABASE", name)
+        return ast.DatabaseChange("CREATE DATABASE", name)
 
-    def _select(self) -> Select:
+    def _select(self) -> ast.Select:
         fields = [self._field()]
         while self.take_operator(","):
             fields.append(self._field())
@@ -154,9 +132,9 @@ class _InfluxqlParser(ExpressionParser):
         descending = self._order()
         paging = self._paging()
         zone = self._zone()
-        return Select(tuple(fields), sources, where, grouping, fill, descending, ordered, paging, zone, into)
+        return ast.Select(tuple(fields), sources, where, grouping, fill, descending, ordered, paging, zone, into)
 
-    def _target(self) -> IntoTarget:
+    def _target(self) -> ast.IntoTarget:
         if self._nested:
             raise self.refused("INTO can't be in a subquery")
         names: list[str] = [self.identifier()]
@@ -165,19 +143,19 @@ class _InfluxqlParser(ExpressionParser):
                 if self.peek().value != "MEASUREMENT":
                     raise self.unexpected("MEASUREMENT")
                 self.take()
-                return IntoTarget(None, *_database_and_policy(names))
+                return ast.IntoTarget(None, *_database_and_policy(names))
             names.append("" if self.peek().is_operator(".") else self.identifier())
         if len(names) > 3:
             raise self.refused("a measurement is database.policy.measurement at most")
-        return IntoTarget(names[-1], *_database_and_policy(names[:-1]))
+        return ast.IntoTarget(names[-1], *_database_and_policy(names[:-1]))
 
-    def _selected_sources(self) -> tuple[SourceName | NestedSelect, ...]:
+    def _selected_sources(self) -> tuple[ast.SourceName | ast.NestedSelect, ...]:
         found = [self._selected_source()]
         while self.take_operator(","):
             found.append(self._selected_source())
         return tuple(found)
 
-    def _selected_source(self) -> SourceName | NestedSelect:
+    def _selected_source(self) -> ast.SourceName | ast.NestedSelect:
         if not self.take_operator("("):
             return self._source()
         self._subqueries += 1
@@ -190,74 +168,74 @@ class _InfluxqlParser(ExpressionParser):
         inner = self._select()
         self.expect_operator(")")
         self._nested -= 1
-        return NestedSelect(inner)
+        return ast.NestedSelect(inner)
 
-    def _field(self) -> SelectedField:
+    def _field(self) -> ast.SelectedField:
         if self.peek().is_word("DISTINCT") and not self._calls():
             self.take()
-            expression: Expression = FunctionCall("distinct", (self._reference(),))
+            expression: ast.Expression = ast.FunctionCall("distinct", (self._reference(),))
         else:
             expression = self.expression()
-        for part in walk(expression):
+        for part in ast.walk(expression):
             if (
-                isinstance(part, RegularExpression | Wildcard)
+                isinstance(part, ast.RegularExpression | ast.Wildcard)
                 and part is not expression
                 and not _is_argument(part, expression)
             ):
                 raise self.refused("a wildcard or a regular expression stands alone or as the argument of a function")
-        return SelectedField(expression, self.identifier() if self.take_word("AS") else None)
+        return ast.SelectedField(expression, self.identifier() if self.take_word("AS") else None)
 
-    def _sources(self) -> tuple[SourceName, ...]:
+    def _sources(self) -> tuple[ast.SourceName, ...]:
         found = [self._source()]
         while self.take_operator(","):
             found.append(self._source())
         return tuple(found)
 
-    def _source(self) -> SourceName:
+    def _source(self) -> ast.SourceName:
         if (pattern := self.take_regex()) is not None:
-            return SourceName(pattern)
+            return ast.SourceName(pattern)
         names: list[str] = [self.identifier()]
         while self.take_operator("."):
             if (pattern := self.take_regex()) is not None:
-                return SourceName(pattern, names[0] if len(names) == 2 else None, names[-1])
+                return ast.SourceName(pattern, names[0] if len(names) == 2 else None, names[-1])
             names.append("" if self.peek().is_operator(".") else self.identifier())
         if len(names) > 3:
             raise self.refused("a measurement is database.policy.measurement at most")
         policy = names[-2] if len(names) > 1 else None
-        return SourceName(names[-1], names[0] if len(names) == 3 else None, policy)
+        return ast.SourceName(names[-1], names[0] if len(names) == 3 else None, policy)
 
-    def _grouping(self) -> Grouping:
+    def _grouping(self) -> ast.Grouping:
         if not self.take_word("GROUP"):
-            return Grouping()
+            return ast.Grouping()
         self.expect_word("BY")
         interval: int | None = None
         offset = 0
-        tags: list[str | RegularExpression | Wildcard] = []
+        tags: list[str | ast.RegularExpression | ast.Wildcard] = []
         while True:
             if (pattern := self.take_regex()) is not None:
                 tags.append(pattern)
             else:
                 match self.expression():
-                    case FunctionCall("time", arguments):
+                    case ast.FunctionCall("time", arguments):
                         if interval is not None:
                             raise self.refused("multiple time dimensions not allowed")
                         interval, offset = self._interval(arguments)
-                    case Reference(name):
+                    case ast.Reference(name):
                         tags.append(name)
-                    case Wildcard() as wildcard:
+                    case ast.Wildcard() as wildcard:
                         tags.append(wildcard)
                     case _:
                         raise self.refused("only time and tag dimensions allowed")
             if not self.take_operator(","):
-                return Grouping(interval, offset, tuple(tags))
+                return ast.Grouping(interval, offset, tuple(tags))
 
-    def _interval(self, arguments: tuple[Expression, ...]) -> tuple[int | None, int]:
+    def _interval(self, arguments: tuple[ast.Expression, ...]) -> tuple[int | None, int]:
         match arguments:
-            case (Duration(ns),):
+            case (ast.Duration(ns),):
                 offset = 0
-            case (Duration(ns), Duration(offset)):
+            case (ast.Duration(ns), ast.Duration(offset)):
                 pass
-            case (Duration(ns), Constant(str() as text)) if (moment := parse_time(text)) is not None:
+            case (ast.Duration(ns), ast.Constant(str() as text)) if (moment := parse_time(text)) is not None:
                 offset = moment % ns if ns else 0
             case _:
                 raise self.refused("time dimension expected 1 or 2 arguments, durations such as 10m")
@@ -265,17 +243,17 @@ class _InfluxqlParser(ExpressionParser):
             raise self.refused("the interval of time() is a whole number of microseconds")
         return ns or None, offset
 
-    def _fill(self) -> Fill:
+    def _fill(self) -> ast.Fill:
         if not self.peek().is_word("FILL"):
-            return Fill()
+            return ast.Fill()
         self.take()
         self.expect_operator("(")
-        fill: Fill
+        fill: ast.Fill
         match self.expression():
-            case Reference(name) if name.lower() in ("null", "none", "previous", "linear"):
-                fill = Fill(name.lower())  # type: ignore[arg-type]
-            case Constant(int() | float() as number) if not isinstance(number, bool):
-                fill = Fill("number", number)
+            case ast.Reference(name) if name.lower() in ("null", "none", "previous", "linear"):
+                fill = ast.Fill(name.lower())  # type: ignore[arg-type]
+            case ast.Constant(int() | float() as number) if not isinstance(number, bool):
+                fill = ast.Fill("number", number)
             case _:
                 raise self.refused("fill requires an argument, e.g.: 0, null, none, previous, linear")
         self.expect_operator(")")
@@ -291,18 +269,18 @@ class _InfluxqlParser(ExpressionParser):
             raise self.refused("only ORDER BY time supported at this time")
         return self.take_word("ASC", "DESC") == "DESC"
 
-    def _paging(self) -> Paging:
+    def _paging(self) -> ast.Paging:
         found = {
             word: self.whole_number() if self.take_word(word) else 0
             for word in ("LIMIT", "OFFSET", "SLIMIT", "SOFFSET")
         }
-        return Paging(found["LIMIT"] or None, found["OFFSET"], found["SLIMIT"] or None, found["SOFFSET"])
+        return ast.Paging(found["LIMIT"] or None, found["OFFSET"], found["SLIMIT"] or None, found["SOFFSET"])
 
     def _zone(self) -> str | None:
         if not self.peek().is_word("TZ"):
             return None
         match self.expression():
-            case FunctionCall("tz", (Constant(str() as zone),)):
+            case ast.FunctionCall("tz", (ast.Constant(str() as zone),)):
                 try:
                     time_zone(zone)
                 except InvalidSql as exc:
@@ -310,7 +288,7 @@ class _InfluxqlParser(ExpressionParser):
                 return zone
         raise self.refused("tz() takes the name of a time zone, e.g.: tz('Europe/Berlin')")
 
-    def _show(self) -> Show:
+    def _show(self) -> ast.Show:
         what = self.expect_word(*_SHOWN)
         if (second := _SHOWN[what]) != ():
             what = f"{what} {self.expect_word(*second)}"
@@ -326,9 +304,9 @@ class _InfluxqlParser(ExpressionParser):
             self.expect_word("BY")
             self.identifier()
             self.take_word("ASC")
-        return Show(what, database, sources, keys, where, self._paging())
+        return ast.Show(what, database, sources, keys, where, self._paging())
 
-    def _with_measurement(self) -> tuple[str, tuple[str | RegularExpression, ...]] | None:
+    def _with_measurement(self) -> tuple[str, tuple[str | ast.RegularExpression, ...]] | None:
         if not self.take_word("WITH"):
             return None
         self.expect_word("MEASUREMENT")
@@ -337,7 +315,7 @@ class _InfluxqlParser(ExpressionParser):
             return operator, (self.identifier(),)
         return operator, (self._regex(),)
 
-    def _with_key(self) -> tuple[str, tuple[str | RegularExpression, ...]]:
+    def _with_key(self) -> tuple[str, tuple[str | ast.RegularExpression, ...]]:
         self.expect_word("WITH")
         self.expect_word("KEY")
         if self.take_word("IN"):
@@ -352,7 +330,7 @@ class _InfluxqlParser(ExpressionParser):
             return operator, (self._regex(),)
         return "!=" if operator == "<>" else operator, (self.identifier(),)
 
-    def _regex(self) -> RegularExpression:
+    def _regex(self) -> ast.RegularExpression:
         found = self.take_regex()
         if found is None:
             raise self.unexpected("regex")
@@ -365,7 +343,8 @@ def _database_and_policy(names: list[str]) -> tuple[str | None, str | None]:
     return database, (names[-1] or None) if names else None
 
 
-def _is_argument(part: Expression, expression: Expression) -> bool:
+def _is_argument(part: ast.Expression, expression: ast.Expression) -> bool:
     return any(
-        isinstance(each, FunctionCall) and any(part is one for one in each.arguments) for each in walk(expression)
+        isinstance(each, ast.FunctionCall) and any(part is one for one in each.arguments)
+        for each in ast.walk(expression)
     )

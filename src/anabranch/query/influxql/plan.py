@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.conditions import split_condition
 from anabranch.query.influxql.functions import (
     AGGREGATES,
@@ -17,15 +18,6 @@ from anabranch.query.influxql.functions import (
     number_of,
 )
 from anabranch.query.influxql.relation import Columns
-from anabranch.query.influxql.syntax import (
-    Constant,
-    Expression,
-    FunctionCall,
-    Operation,
-    Reference,
-    Select,
-    walk,
-)
 from anabranch.query.influxql.times import ALL_TIMES, TIME_MAX, TIME_MIN, TimeRange
 from anabranch.query.influxql.windows import Windows, check_windows
 
@@ -35,7 +27,7 @@ class Needed:
     """A call or a reference whose values a query has to return. `beyond`: also the values of the window just outside
     the time range, which the first result of a function over neighbours needs."""
 
-    expression: Expression
+    expression: ast.Expression
     beyond: bool = False
 
 
@@ -45,12 +37,12 @@ class SelectPlan:
     of; `base` those of them, and in them, that a query has to return. `wider` are the windows with the one beside the time
     range, if any of `base` needs it. `inherited`: the interval is that of an outer statement."""
 
-    select: Select
+    select: ast.Select
     times: TimeRange
-    condition: Expression | None
+    condition: ast.Expression | None
     windows: Windows | None
     wider: Windows | None
-    leaves: tuple[Expression, ...]
+    leaves: tuple[ast.Expression, ...]
     base: tuple[Needed, ...]
     inherited: bool = False
 
@@ -65,25 +57,25 @@ class SelectPlan:
         return self.read != self.times and not all(each.beyond for each in self.base)
 
     @property
-    def selector(self) -> FunctionCall | None:
+    def selector(self) -> ast.FunctionCall | None:
         """The one selector whose event the rows are, if there is one."""
-        calls = [leaf for leaf in self.leaves if isinstance(leaf, FunctionCall)]
+        calls = [leaf for leaf in self.leaves if isinstance(leaf, ast.FunctionCall)]
         only = len(calls) == 1 and calls[0].name in AGGREGATES and AGGREGATES[calls[0].name].picked is not None
         return calls[0] if only else None
 
     @property
     def raw(self) -> bool:
         """Whether the query returns events, not what is computed of several."""
-        return not any(isinstance(each.expression, FunctionCall) for each in self.base)
+        return not any(isinstance(each.expression, ast.FunctionCall) for each in self.base)
 
     @property
-    def listed(self) -> FunctionCall | None:
+    def listed(self) -> ast.FunctionCall | None:
         """The call that returns several rows for a window, if there is one."""
         found = self.leaves[0] if self.leaves else None
-        return found if isinstance(found, FunctionCall) and found.name in LISTS else None
+        return found if isinstance(found, ast.FunctionCall) and found.name in LISTS else None
 
 
-def planned(select: Select, now: int, *, bounds: TimeRange = ALL_TIMES, inherited: bool = False) -> SelectPlan:
+def planned(select: ast.Select, now: int, *, bounds: TimeRange = ALL_TIMES, inherited: bool = False) -> SelectPlan:
     """The plan of a statement whose wildcards are written out. For a subquery, `bounds` are the times that the outer
     statement reads; `inherited` is true if the interval is the outer statement's. Raises InvalidSql for one that has no
     meaning."""
@@ -92,7 +84,7 @@ def planned(select: Select, now: int, *, bounds: TimeRange = ALL_TIMES, inherite
     grouping, windows = select.grouping, None
     leaves = tuple(dict.fromkeys(leaf for field in select.fields for leaf in _leaves(field.expression)))
     base = tuple(dict.fromkeys(each for leaf in leaves for each in _base(leaf, inherited)))
-    calls = [leaf for leaf in leaves if isinstance(leaf, FunctionCall)]
+    calls = [leaf for leaf in leaves if isinstance(leaf, ast.FunctionCall)]
     for call in calls:
         check_call(call, grouped=None if inherited else grouping.interval is not None)
     plan = SelectPlan(select, times, condition, None, None, leaves, base)
@@ -109,7 +101,7 @@ def planned(select: Select, now: int, *, bounds: TimeRange = ALL_TIMES, inherite
     return SelectPlan(select, times, condition, windows, wider, leaves, base, inherited)
 
 
-def _wider(windows: Windows, own: TimeRange, bounds: TimeRange, base: Sequence[Needed], select: Select) -> Windows:
+def _wider(windows: Windows, own: TimeRange, bounds: TimeRange, base: Sequence[Needed], select: ast.Select) -> Windows:
     """The windows with one before the statement's own time range (after it, if the last is first), if any of `base` needs
     it. The outer statement's times are never left."""
     if not any(each.beyond for each in base):
@@ -124,15 +116,15 @@ def _wider(windows: Windows, own: TimeRange, bounds: TimeRange, base: Sequence[N
     return replace(windows, times=TimeRange(max(start, bounds.start), times.stop))
 
 
-def _check_mixture(plan: SelectPlan, calls: Sequence[FunctionCall]) -> None:
-    references = [leaf for leaf in plan.leaves if isinstance(leaf, Reference)]
+def _check_mixture(plan: SelectPlan, calls: Sequence[ast.FunctionCall]) -> None:
+    references = [leaf for leaf in plan.leaves if isinstance(leaf, ast.Reference)]
     listed = [call.name for call in calls if call.name in LISTS]
     if listed and (len(calls) > 1 or (listed[0] == "distinct" and references)):
         raise InvalidSql(f"aggregate function {listed[0]}() can't be combined with other functions or fields")
-    if listed and any(isinstance(field.expression, Operation) for field in plan.select.fields):
+    if listed and any(isinstance(field.expression, ast.Operation) for field in plan.select.fields):
         raise InvalidSql(f"{listed[0]}() can't be part of an expression")
     most, paging = calls[0].arguments[-1] if listed else None, plan.select.paging
-    if isinstance(most, Constant) and paging.limit is not None and number_of(most) > paging.limit:
+    if isinstance(most, ast.Constant) and paging.limit is not None and number_of(most) > paging.limit:
         raise InvalidSql(
             f"limit ({most.value}) in {listed[0]} function can not be larger than the LIMIT ({paging.limit}) in the select "
             "statement"
@@ -141,44 +133,44 @@ def _check_mixture(plan: SelectPlan, calls: Sequence[FunctionCall]) -> None:
         raise InvalidSql("mixing aggregate and non-aggregate queries is not supported")
 
 
-def _leaves(expression: Expression) -> Iterator[Expression]:
+def _leaves(expression: ast.Expression) -> Iterator[ast.Expression]:
     match expression:
-        case FunctionCall(name, arguments) if name in MATHEMATICS:
+        case ast.FunctionCall(name, arguments) if name in MATHEMATICS:
             check_call(expression, grouped=False)
             for argument in arguments:
                 yield from _leaves(argument)
-        case FunctionCall() | Reference():
+        case ast.FunctionCall() | ast.Reference():
             yield expression
-        case Operation(_, left, right):
+        case ast.Operation(_, left, right):
             yield from _leaves(left)
             yield from _leaves(right)
-        case Constant():
+        case ast.Constant():
             return
         case _:
             raise InvalidSql("expected fields, functions and numbers in SELECT")
 
 
-def _base(leaf: Expression, inherited: bool, *, beyond: bool = False) -> Iterator[Needed]:
-    if isinstance(leaf, FunctionCall) and leaf.name in TRANSFORMS:
+def _base(leaf: ast.Expression, inherited: bool, *, beyond: bool = False) -> Iterator[Needed]:
+    if isinstance(leaf, ast.FunctionCall) and leaf.name in TRANSFORMS:
         yield from _base(leaf.arguments[0], inherited, beyond=beyond or leaf.name in NEIGHBOURS)
     else:
         yield needed(leaf, inherited, beyond=beyond)
 
 
-def needed(leaf: Expression, inherited: bool, *, beyond: bool) -> Needed:
+def needed(leaf: ast.Expression, inherited: bool, *, beyond: bool) -> Needed:
     """What a query has to return for the argument of functions over neighbours (`beyond`), or another leaf. Only where the
     interval is inherited do such functions have one, and fields as arguments."""
-    return Needed(leaf, beyond and (inherited or isinstance(leaf, FunctionCall)))
+    return Needed(leaf, beyond and (inherited or isinstance(leaf, ast.FunctionCall)))
 
 
 def used_fields(plan: SelectPlan, relation: Columns) -> list[str]:
     """The relation's fields that the statement selects."""
-    parts = (part for leaf in plan.leaves for part in walk(leaf))
-    names = {part.name: None for part in parts if isinstance(part, Reference) and _is_field(part, relation)}
+    parts = (part for leaf in plan.leaves for part in ast.walk(leaf))
+    names = {part.name: None for part in parts if isinstance(part, ast.Reference) and _is_field(part, relation)}
     return list(names)
 
 
-def _is_field(reference: Reference, relation: Columns) -> bool:
+def _is_field(reference: ast.Reference, relation: Columns) -> bool:
     """Whether there is such a field that can be read as the type behind `::`."""
     kind = relation.fields.get(reference.name)
     numbers = ("float", "integer")

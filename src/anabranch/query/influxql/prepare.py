@@ -6,24 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.fields import check_arguments, check_arithmetic, column_names, expanded
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.relation import Columns, FieldType
 from anabranch.query.influxql.result_types import common_type, type_of
 from anabranch.query.influxql.statements import Database, sources_of
-from anabranch.query.influxql.syntax import (
-    Constant,
-    Duration,
-    Expression,
-    FunctionCall,
-    NestedSelect,
-    Operation,
-    Reference,
-    Select,
-    SelectedField,
-    SourceName,
-    walk,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +20,7 @@ class PreparedSelect:
     are those of the columns of its result. As a source of another statement its columns are `fields`, and the tags that
     it groups by are `tags`; fields that have no values are left out."""
 
-    select: Select
+    select: ast.Select
     sources: tuple[Measurement | PreparedSelect, ...]
     names: tuple[str, ...]
     tags: tuple[str, ...]
@@ -60,10 +48,12 @@ class _AllColumns:
         return cls(tuple(sorted({tag for each in sources for tag in each.tags})), fields)
 
 
-def prepared(statement: Select, database: Database, default: str) -> PreparedSelect:
+def prepared(statement: ast.Select, database: Database, default: str) -> PreparedSelect:
     """Look up what the statement names. A measurement that there is not is left out. Raises InvalidSql."""
-    plain = sources_of(database, default, [each for each in statement.sources if isinstance(each, SourceName)])
-    inner = [prepared(each.select, database, default) for each in statement.sources if isinstance(each, NestedSelect)]
+    plain = sources_of(database, default, [each for each in statement.sources if isinstance(each, ast.SourceName)])
+    inner = [
+        prepared(each.select, database, default) for each in statement.sources if isinstance(each, ast.NestedSelect)
+    ]
     _check_fields(statement)
     written = _without_time(expanded(statement, [*plain, *inner]))
     for field in written.fields:
@@ -85,22 +75,22 @@ def prepared(statement: Select, database: Database, default: str) -> PreparedSel
     )
 
 
-def shown_fields(fields: Sequence[SelectedField]) -> list[SelectedField]:
+def shown_fields(fields: Sequence[ast.SelectedField]) -> list[ast.SelectedField]:
     """The fields, and those that `top` and `bottom` show beside."""
-    found: list[SelectedField] = []
+    found: list[ast.SelectedField] = []
     for field in fields:
         found.append(field)
-        if isinstance(field.expression, FunctionCall) and field.expression.name in ("top", "bottom"):
-            found += [SelectedField(each) for each in field.expression.arguments[1:-1]]
+        if isinstance(field.expression, ast.FunctionCall) and field.expression.name in ("top", "bottom"):
+            found += [ast.SelectedField(each) for each in field.expression.arguments[1:-1]]
     return found
 
 
-def _check_fields(statement: Select) -> None:
+def _check_fields(statement: ast.Select) -> None:
     """Something is selected, and `time` is grouped by as a function only. Raises InvalidSql."""
-    if all(isinstance(each.expression, Reference) and _is_time(each.expression.name) for each in statement.fields):
+    if all(isinstance(each.expression, ast.Reference) and _is_time(each.expression.name) for each in statement.fields):
         raise InvalidSql("at least 1 non-time field must be queried")
     for field in statement.fields:
-        if all(isinstance(part, Constant | Duration | Operation) for part in walk(field.expression)):
+        if all(isinstance(part, ast.Constant | ast.Duration | ast.Operation) for part in ast.walk(field.expression)):
             raise InvalidSql("field must contain at least one variable")
     if any(isinstance(tag, str) and _is_time(tag) for tag in statement.grouping.tags):
         raise InvalidSql("time() is a function and expects at least one argument")
@@ -110,22 +100,22 @@ def _is_time(name: str) -> bool:
     return name.lower() == "time"
 
 
-def _without_time(statement: Select) -> Select:
+def _without_time(statement: ast.Select) -> ast.Select:
     """The first column is the time, so it need not be selected."""
     fields = tuple(
         field
         for field in statement.fields
-        if not (isinstance(field.expression, Reference) and _is_time(field.expression.name))
+        if not (isinstance(field.expression, ast.Reference) and _is_time(field.expression.name))
     )
     return replace(statement, fields=fields)
 
 
-def _rows_of(measurement: Measurement, outer: Select) -> PreparedSelect:
+def _rows_of(measurement: Measurement, outer: ast.Select) -> PreparedSelect:
     """The columns of a measurement that a statement needs, as a subquery."""
-    parts: list[Expression] = [part for field in outer.fields for part in walk(field.expression)]
-    parts += walk(outer.where) if outer.where is not None else ()
-    wanted = {part.name: None for part in parts if isinstance(part, Reference)}
+    parts: list[ast.Expression] = [part for field in outer.fields for part in ast.walk(field.expression)]
+    parts += ast.walk(outer.where) if outer.where is not None else ()
+    wanted = {part.name: None for part in parts if isinstance(part, ast.Reference)}
     names = [name for name in wanted if name in measurement.fields or name in measurement.tags]
-    fields = tuple(SelectedField(Reference(name)) for name in names)
+    fields = tuple(ast.SelectedField(ast.Reference(name)) for name in names)
     types = {name: measurement.fields.get(name, "string") for name in names}
-    return PreparedSelect(Select(fields, ()), (measurement,), tuple(names), (), types)
+    return PreparedSelect(ast.Select(fields, ()), (measurement,), tuple(names), (), types)

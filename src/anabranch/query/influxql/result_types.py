@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.functions import AGGREGATES, LISTS, MATHEMATICS
 from anabranch.query.influxql.relation import CONSTANT_TYPES, Columns, FieldType
-from anabranch.query.influxql.syntax import Constant, Expression, FunctionCall, Operation, Reference
 
 _CASTS: Final[Mapping[str, FieldType]] = {
     "float": "float",
@@ -32,15 +32,15 @@ def common_type(first: FieldType | None, second: FieldType | None) -> FieldType 
     return known[0] if known else None
 
 
-def type_of(expression: Expression, columns: Columns) -> FieldType | None:
+def type_of(expression: ast.Expression, columns: Columns) -> FieldType | None:
     """The type of the values; None if there are none."""
     match expression:
-        case Constant(bool() | int() | float() as value):
+        case ast.Constant(bool() | int() | float() as value):
             return CONSTANT_TYPES[type(value)]
-        case Reference(name, cast):
+        case ast.Reference(name, cast):
             kind: FieldType | None = columns.fields.get(name) or ("string" if name in columns.tags else None)
             return kind if kind is None or cast is None else _CASTS.get(cast, kind)
-        case Operation(operator, left, right):
+        case ast.Operation(operator, left, right):
             kinds = {type_of(left, columns), type_of(right, columns)}
             if None in kinds or "string" in kinds:
                 return None
@@ -48,7 +48,7 @@ def type_of(expression: Expression, columns: Columns) -> FieldType | None:
                 return "boolean" if "boolean" in kinds else "integer"
             # Also of a division: InfluxDB cuts its result off where another statement reads it.
             return "integer" if kinds == {"integer"} else "float"
-        case FunctionCall(name, arguments):
+        case ast.FunctionCall(name, arguments):
             return _type_of_call(name, type_of(arguments[0], columns) if arguments else None)
     return None
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.derived import DerivedRow, DerivedRows
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.plan import SelectPlan, planned, used_fields
@@ -20,13 +21,12 @@ from anabranch.query.influxql.result_types import common_type
 from anabranch.query.influxql.select_sql import SelectSql
 from anabranch.query.influxql.series import Found, Row, series_of, too_many_rows
 from anabranch.query.influxql.statements import Database, Rows
-from anabranch.query.influxql.syntax import Fill, FunctionCall, Grouping, Paging, Select, walk
 from anabranch.query.influxql.times import TimeRange
 
 _Readable = Measurement | DerivedRows
 
 
-def select(statement: Select, database: Database, default: str, now: int) -> Iterator[Rows]:
+def select(statement: ast.Select, database: Database, default: str, now: int) -> Iterator[Rows]:
     """The series of a SELECT, to be taken one after the other. `now` is in nanoseconds. Raises InvalidSql."""
     top = prepared(statement, database, default)
     plan = planned(top.select, now)
@@ -67,7 +67,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[Any]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _paged_series(series: Iterable[Rows], paging: Paging) -> Iterable[Rows]:
+def _paged_series(series: Iterable[Rows], paging: ast.Paging) -> Iterable[Rows]:
     """The series that SLIMIT and SOFFSET select, wherever a series stands in the result."""
     if paging.series_limit is None and not paging.series_offset:
         return series
@@ -76,7 +76,7 @@ def _paged_series(series: Iterable[Rows], paging: Paging) -> Iterable[Rows]:
     return [rows for rows in found if tuple((rows.tags or {}).items()) in kept]
 
 
-def _kept(series: Iterable[dict[str, str]], paging: Paging) -> set[tuple[tuple[str, str], ...]]:
+def _kept(series: Iterable[dict[str, str]], paging: ast.Paging) -> set[tuple[tuple[str, str], ...]]:
     """The series that SLIMIT and SOFFSET select. They count in the order of the keys of InfluxDB's index."""
     counted = sorted({tuple(tags.items()) for tags in series}, key=_index_key)
     start, limit = paging.series_offset, paging.series_limit
@@ -94,9 +94,9 @@ class _Outer:
     """What a subquery takes from the statement that reads its results."""
 
     times: TimeRange
-    grouping: Grouping
+    grouping: ast.Grouping
     descending: bool
-    paging: Paging
+    paging: ast.Paging
 
 
 class _OrderedRow(NamedTuple):
@@ -159,7 +159,7 @@ def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int
     # Series that the outer statement does not tell apart come mixed, and are counted as they come.
     mixed = set(map(str, plan.select.grouping.tags)) != set(map(str, outer.grouping.tags))
     if mixed:
-        plan = replace(plan, select=replace(plan.select, paging=Paging()))
+        plan = replace(plan, select=replace(plan.select, paging=ast.Paging()))
     found: dict[str, list[_OrderedRow]] = {}
     for relation in _relations(source, replace(plan, select=replace(plan.select, paging=paging)), database, now):
         rows = found.setdefault(relation.name, [])
@@ -179,7 +179,7 @@ def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int
     return found
 
 
-def _within(source: PreparedSelect, outer: _Outer) -> tuple[Select, bool]:
+def _within(source: PreparedSelect, outer: _Outer) -> tuple[ast.Select, bool]:
     """The statement with the settings that it inherits from the outer one, and whether it inherits the interval. Raises
     InvalidSql."""
     statement, own = source.select, source.select.grouping
@@ -187,7 +187,7 @@ def _within(source: PreparedSelect, outer: _Outer) -> tuple[Select, bool]:
         raise InvalidSql("subqueries must be ordered in the same direction as the query itself")
     inherited = own.interval is None and outer.grouping.interval is not None
     grouping = outer.grouping if inherited else own
-    calls = any(isinstance(part, FunctionCall) for field in statement.fields for part in walk(field.expression))
+    calls = any(isinstance(part, ast.FunctionCall) for field in statement.fields for part in ast.walk(field.expression))
     paging, above = statement.paging, outer.paging
     if above.series_limit is not None or above.series_offset:
         limit = (paging.series_limit or 0) + (above.series_limit or 0)
@@ -196,7 +196,7 @@ def _within(source: PreparedSelect, outer: _Outer) -> tuple[Select, bool]:
         replace(
             statement,
             grouping=replace(grouping, tags=tuple(_grouped_by(source, outer))),
-            fill=Fill("none") if calls and statement.fill.kind == "null" else statement.fill,
+            fill=ast.Fill("none") if calls and statement.fill.kind == "null" else statement.fill,
             descending=outer.descending,
             paging=paging,
         ),
@@ -213,7 +213,7 @@ def _ordered(plan: SelectPlan, outer: _Outer, tags: tuple[str, ...], rows: Itera
         yield _OrderedRow(group, window, tags, row)
 
 
-def _paged_runs(rows: Sequence[_OrderedRow], paging: Paging) -> list[_OrderedRow]:
+def _paged_runs(rows: Sequence[_OrderedRow], paging: ast.Paging) -> list[_OrderedRow]:
     """The rows that LIMIT and OFFSET select, of each run of rows of one series."""
     if paging.limit is None and not paging.offset:
         return list(rows)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.conditions import ConditionSql
 from anabranch.query.influxql.derived import DerivedRows
 from anabranch.query.influxql.functions import AGGREGATES, number_of
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.plan import Needed, SelectPlan, used_fields
-from anabranch.query.influxql.syntax import Expression, FunctionCall, Reference
 
 
 class SelectSql:
@@ -46,7 +46,7 @@ class SelectSql:
         columns.append(plan.windows.sql(self._time) if plan.windows else self._selected_time(selector))
         for each in plan.base:
             call = each.expression
-            if isinstance(call, FunctionCall):
+            if isinstance(call, ast.FunctionCall):
                 value = self._within(each, self._argument(call))
                 columns += [self._aggregate(call, value), f"count({value})"]
             elif selector is not None:
@@ -58,7 +58,7 @@ class SelectSql:
         order = f" ORDER BY {', '.join([*self._by(), *windows])}" if grouped else ""
         return f"SELECT {', '.join(columns)} {self._from()}{by}{order}"
 
-    def listed(self, call: FunctionCall) -> str:
+    def listed(self, call: ast.FunctionCall) -> str:
         """Tags, the start of the window in µs, the event's time in µs, the value, then the other references."""
         window = self._plan.windows.sql(self._time) if self._plan.windows else "0"
         value = self._argument(call)
@@ -70,7 +70,7 @@ class SelectSql:
             return f"SELECT {keys} FROM ({first_seen}) GROUP BY {keys} ORDER BY {by}, min(c{len(columns)}), c{len(columns) - 1}"
         direction = "DESC" if call.name == "top" else "ASC"
         tags = [self.value(each) for each in call.arguments[1:-1]]
-        others = [self.value(each) for each in self._plan.leaves if isinstance(each, Reference)]
+        others = [self.value(each) for each in self._plan.leaves if isinstance(each, ast.Reference)]
         columns = [*self._tags, window, self._time, value, *tags, *others]
         first = len(self._tags)
         partition = ", ".join(f"c{number}" for number in range(first + 1))
@@ -85,9 +85,9 @@ class SelectSql:
             f"ORDER BY {', '.join([*(f'c{number}' for number in range(first + 1)), f'c{first + 1}', f'c{first + 2} {direction}'])}"
         )
 
-    def value(self, expression: Expression) -> str:
+    def value(self, expression: ast.Expression) -> str:
         """The SQL of a reference: a field, a tag (null where it is empty), or null."""
-        assert isinstance(expression, Reference), "it is a leaf"
+        assert isinstance(expression, ast.Reference), "it is a leaf"
         relation, name, cast = self._relation, expression.name, expression.cast
         kind = relation.fields.get(name)
         if kind is None or cast == "tag":
@@ -102,9 +102,9 @@ class SelectSql:
                 return f"CAST({column} AS DOUBLE)" if kind == "float" else column
         return column if cast == kind else "NULL"
 
-    def _argument(self, call: FunctionCall) -> str:
+    def _argument(self, call: ast.FunctionCall) -> str:
         inner = call.arguments[0]
-        return self.value(inner.arguments[0] if isinstance(inner, FunctionCall) else inner)
+        return self.value(inner.arguments[0] if isinstance(inner, ast.FunctionCall) else inner)
 
     def _within(self, needed: Needed, value: str) -> str:
         """A value, without those that only other calls need of the window beside the time range."""
@@ -113,11 +113,11 @@ class SelectSql:
             return value
         return f"CASE WHEN {self._relation.of_window_beyond(needed.beyond, plan.times)} THEN {value} END"
 
-    def _aggregate(self, call: FunctionCall, value: str) -> str:
+    def _aggregate(self, call: ast.FunctionCall, value: str) -> str:
         inner, aggregate = call.arguments[0], AGGREGATES[call.name]
-        if isinstance(inner, FunctionCall):
+        if isinstance(inner, ast.FunctionCall):
             return f"count(DISTINCT {value})"
-        assert isinstance(inner, Reference), "it has been checked"
+        assert isinstance(inner, ast.Reference), "it has been checked"
         kind = self._relation.fields.get(inner.name)
         if kind is None:
             return "NULL"
@@ -126,12 +126,12 @@ class SelectSql:
         found = aggregate.sql.format(value=value, wanted=value, time=self._time, number=_number(call))
         return f"CAST({found} AS BIGINT)" if kind == "integer" and call.name == "sum" else found
 
-    def _picked(self, selector: FunctionCall, wanted: str) -> str:
+    def _picked(self, selector: ast.FunctionCall, wanted: str) -> str:
         picked = AGGREGATES[selector.name].picked
         assert picked is not None, "it is a selector"
         return picked.format(value=self._argument(selector), wanted=wanted, time=self._time, number=_number(selector))
 
-    def _selected_time(self, selector: FunctionCall | None) -> str:
+    def _selected_time(self, selector: ast.FunctionCall | None) -> str:
         if selector is None:
             return "NULL"
         extreme = {"first": "min", "last": "max"}.get(selector.name)
@@ -161,13 +161,13 @@ class SelectSql:
         """The rows that are needed at all, where DuckDB can tell."""
         paging = self._plan.select.paging
         most = limits.INFLUXQL_ROWS_MAX + 1
-        rows = all(isinstance(leaf, Reference) for leaf in self._plan.leaves)
+        rows = all(isinstance(leaf, ast.Reference) for leaf in self._plan.leaves)
         if paging.limit is not None and rows and not self._tags:
             most = min(most, paging.limit + paging.offset)
         return f" LIMIT {most}"
 
 
-def _number(call: FunctionCall) -> float:
+def _number(call: ast.FunctionCall) -> float:
     """The second argument of a function that has one."""
     return float(number_of(call.arguments[1])) if AGGREGATES[call.name].numbers else 0.0
 

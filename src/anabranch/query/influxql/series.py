@@ -8,18 +8,11 @@ from typing import Any, TypeVar
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.functions import MATHEMATICS, NEIGHBOURS, TRANSFORMS
 from anabranch.query.influxql.plan import Needed, SelectPlan, needed
 from anabranch.query.influxql.relation import Columns
 from anabranch.query.influxql.result_types import type_of
-from anabranch.query.influxql.syntax import (
-    Constant,
-    Expression,
-    Fill,
-    FunctionCall,
-    Operation,
-    Reference,
-)
 from anabranch.query.influxql.times import TIME_MIN, US
 from anabranch.query.influxql.transforms import ARITHMETIC, mathematics, transformed
 from anabranch.query.influxql.windows import Point
@@ -42,7 +35,7 @@ def series_of(plan: SelectPlan, relation: Columns, rows: Iterable[Sequence[Any]]
 def _rows(plan: SelectPlan, relation: Columns, values: Iterable[Sequence[Any]]) -> Iterable[Row]:
     if plan.listed is not None:
         return paged(plan, _listed(plan, values))
-    if plan.raw and all(isinstance(leaf, Reference) for leaf in plan.leaves):
+    if plan.raw and all(isinstance(leaf, ast.Reference) for leaf in plan.leaves):
         return paged(plan, _events(plan, values))
     known = _raw_points(plan, values) if plan.raw else _aggregated(plan, relation, values)
     # InfluxDB counts the rows of each call separately, before it joins them.
@@ -56,7 +49,7 @@ def paged(plan: SelectPlan, rows: Iterable[T]) -> list[T]:
     return list(islice(rows, paging.offset, None if paging.limit is None else paging.offset + paging.limit))
 
 
-def _defaults(plan: SelectPlan, relation: Columns) -> dict[Expression, Any]:
+def _defaults(plan: SelectPlan, relation: Columns) -> dict[ast.Expression, Any]:
     """What stands for a call that has no value at the time of a row."""
     fill = plan.select.fill
     if plan.windows is None or fill.kind != "number":
@@ -92,8 +85,8 @@ def _aggregated(plan: SelectPlan, relation: Columns, values: Iterable[Sequence[A
     if plan.windows is not None:
         for each, points in known.items():
             fill, call = plan.select.fill, each.expression
-            if fill.kind == "null" and isinstance(call, FunctionCall) and call.name == "count":
-                fill = Fill("number", 0)
+            if fill.kind == "null" and isinstance(call, ast.FunctionCall) and call.name == "count":
+                fill = ast.Fill("number", 0)
             windows = plan.wider if each.beyond and plan.wider is not None else plan.windows
             known[each] = windows.filled(
                 points, fill, whole=_is_whole(call, relation), descending=plan.select.descending
@@ -101,19 +94,19 @@ def _aggregated(plan: SelectPlan, relation: Columns, values: Iterable[Sequence[A
     return known
 
 
-def _picks(each: Expression) -> bool:
-    return isinstance(each, FunctionCall) and each.name == "percentile"
+def _picks(each: ast.Expression) -> bool:
+    return isinstance(each, ast.FunctionCall) and each.name == "percentile"
 
 
-def _is_whole(each: Expression, relation: Columns) -> bool:
+def _is_whole(each: ast.Expression, relation: Columns) -> bool:
     """Whether the values are integers."""
     return type_of(each, relation) == "integer"
 
 
 def _points(
-    plan: SelectPlan, leaf: Expression, known: Mapping[Needed, list[Point]], *, beyond: bool = False
+    plan: SelectPlan, leaf: ast.Expression, known: Mapping[Needed, list[Point]], *, beyond: bool = False
 ) -> list[Point]:
-    if isinstance(leaf, FunctionCall) and leaf.name in TRANSFORMS:
+    if isinstance(leaf, ast.FunctionCall) and leaf.name in TRANSFORMS:
         interval = plan.windows.interval if plan.windows else None
         inner = _points(plan, leaf.arguments[0], known, beyond=beyond or leaf.name in NEIGHBOURS)
         return transformed(leaf, inner, interval)
@@ -121,7 +114,7 @@ def _points(
 
 
 def _joined(
-    plan: SelectPlan, points: Mapping[Expression, list[Point]], defaults: Mapping[Expression, Any]
+    plan: SelectPlan, points: Mapping[ast.Expression, list[Point]], defaults: Mapping[ast.Expression, Any]
 ) -> Iterator[Row]:
     """One row for each time at which a leaf has a value, with the values of the others at that time."""
     places = dict.fromkeys(points, 0)
@@ -139,7 +132,7 @@ def _joined(
         yield _row(plan, at, values)
 
 
-def _row(plan: SelectPlan, at: int, values: Mapping[Expression, Any]) -> Row:
+def _row(plan: SelectPlan, at: int, values: Mapping[ast.Expression, Any]) -> Row:
     return [at, *(evaluated(field.expression, values) for field in plan.select.fields)]
 
 
@@ -148,7 +141,7 @@ def _listed(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
     call = plan.listed
     assert call is not None, "there is one"
     begin = 0 if plan.times.start == TIME_MIN else plan.times.start
-    references = [leaf for leaf in plan.leaves if isinstance(leaf, Reference)]
+    references = [leaf for leaf in plan.leaves if isinstance(leaf, ast.Reference)]
     for window, at, value, *others in values:
         if value is None:
             continue
@@ -156,19 +149,19 @@ def _listed(plan: SelectPlan, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
             yield [window * US if plan.windows else begin, value]
             continue
         tags = others[: len(call.arguments) - 2]
-        found: dict[Expression, Any] = dict(zip(references, others[len(tags) :], strict=True))
+        found: dict[ast.Expression, Any] = dict(zip(references, others[len(tags) :], strict=True))
         row: Row = [at * US]
         for field in plan.select.fields:
             row += [value, *tags] if field.expression == call else [evaluated(field.expression, found)]
         yield row
 
 
-def evaluated(expression: Expression, values: Mapping[Expression, Any]) -> Any:
+def evaluated(expression: ast.Expression, values: Mapping[ast.Expression, Any]) -> Any:
     """The value of an expression of leaves with these values; None if one of them has none, or the types don't fit."""
     match expression:
-        case Constant(value):
+        case ast.Constant(value):
             return value
-        case Operation(operator, left, right):
+        case ast.Operation(operator, left, right):
             first, second = evaluated(left, values), evaluated(right, values)
             if first is None or second is None or isinstance(first, str) or isinstance(second, str):
                 return None
@@ -176,7 +169,7 @@ def evaluated(expression: Expression, values: Mapping[Expression, Any]) -> Any:
                 return ARITHMETIC[operator](first, second)
             except (KeyError, TypeError, OverflowError):
                 return None
-        case FunctionCall(name, arguments) if name in MATHEMATICS:
+        case ast.FunctionCall(name, arguments) if name in MATHEMATICS:
             return mathematics(name, [evaluated(argument, values) for argument in arguments])
     return values.get(expression)
 

@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.conditions import ConditionSql, split_condition
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.patterns import matching
 from anabranch.query.influxql.statements import Database, Rows, sources_of
-from anabranch.query.influxql.syntax import RegularExpression, Show
 from anabranch.query.sql_text import quoted
 
 _POLICY: Final = ["autogen", "0s", "168h0m0s", 1, True]
 
 
-def show(statement: Show, database: Database, default: str, now: int) -> Iterator[Rows]:
+def show(statement: ast.Show, database: Database, default: str, now: int) -> Iterator[Rows]:
     """The series of the answer. `now` is in nanoseconds. Raises InvalidSql."""
     scope = statement.database or default
     match statement.what:
@@ -35,7 +35,7 @@ def show(statement: Show, database: Database, default: str, now: int) -> Iterato
             yield from _of_measurements(statement, database, scope, now)
 
 
-def _of_measurements(statement: Show, database: Database, scope: str, now: int) -> Iterator[Rows]:
+def _of_measurements(statement: ast.Show, database: Database, scope: str, now: int) -> Iterator[Rows]:
     found = sources_of(database, scope, statement.sources) if statement.sources else database.measurements(scope)
     asked = _TagLookup(statement, database, now)
     measurements = [each for each in found if each.fields and asked.has_rows(each)]
@@ -66,12 +66,12 @@ def _of_measurements(statement: Show, database: Database, scope: str, now: int) 
                     yield _table(each.name, columns, values)
 
 
-def _selected(statement: Show, names: Sequence[str]) -> list[str]:
+def _selected(statement: ast.Show, names: Sequence[str]) -> list[str]:
     """The names that WITH KEY or WITH MEASUREMENT selects."""
     assert statement.keys is not None, "the statement has it"
     operator, wanted = statement.keys
     first = wanted[0]
-    if isinstance(first, RegularExpression):
+    if isinstance(first, ast.RegularExpression):
         found = matching(first.pattern, names)
         return found if operator == "=~" else [name for name in names if name not in found]
     return [name for name in names if (name in wanted) == (operator == "=")]
@@ -89,7 +89,7 @@ def _check_database(database: Database, name: str) -> None:
 class _TagLookup:
     """Asks the streams for tags in the rows that the condition of a statement selects."""
 
-    def __init__(self, statement: Show, database: Database, now: int) -> None:
+    def __init__(self, statement: ast.Show, database: Database, now: int) -> None:
         self._database = database
         self._times, self._condition = split_condition(statement.where, now)
         self._all = statement.where is None

@@ -6,18 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.conditions import ConditionSql
 from anabranch.query.influxql.functions import AGGREGATES, number_of
 from anabranch.query.influxql.relation import FieldType
 from anabranch.query.influxql.result_types import type_of
-from anabranch.query.influxql.syntax import (
-    Constant,
-    Expression,
-    Fill,
-    FunctionCall,
-    Operation,
-    Reference,
-)
 
 _MATHEMATICS: Final[Mapping[str, str]] = {
     **{name: f"{name}({{}})" for name in ("abs", "atan", "cos", "exp", "sin", "tan", "round", "ln", "log2", "log10")},
@@ -87,31 +80,31 @@ class SparkConditionSql(ConditionSql):
 class WindowSql:
     """Writes expressions of functions over the events of a window. `fill` says what a function without values is."""
 
-    def __init__(self, columns: SparkColumns, fill: Fill) -> None:
+    def __init__(self, columns: SparkColumns, fill: ast.Fill) -> None:
         self._columns = columns
         self._fill = fill
 
-    def value(self, expression: Expression) -> str:
+    def value(self, expression: ast.Expression) -> str:
         """The value of an expression. Raises InvalidSql for what Spark's SQL can't express."""
         match expression:
-            case Constant(bool()) | Constant(str()):
+            case ast.Constant(bool()) | ast.Constant(str()):
                 raise InvalidSql("expected functions and numbers in the SELECT of a continuous query")
-            case Constant(int() | float() as number):
+            case ast.Constant(int() | float() as number):
                 return number_sql(number)
-            case Operation(operator, left, right):
+            case ast.Operation(operator, left, right):
                 kinds = {type_of(left, self._columns), type_of(right, self._columns)}
                 if operator in ("&", "|", "^") and kinds != {"integer"}:
                     raise InvalidSql(f"type error: operator {operator} takes integers")
                 return self._operation(operator, self.value(left), self.value(right))
-            case FunctionCall(name, arguments) if name in _MATHEMATICS:
+            case ast.FunctionCall(name, arguments) if name in _MATHEMATICS:
                 return _MATHEMATICS[name].format(*map(self.value, arguments))
-            case FunctionCall("log", (number, base)):
+            case ast.FunctionCall("log", (number, base)):
                 return f"log({self.value(base)}, {self.value(number)})"
-            case FunctionCall(name) if name in AGGREGATES:
+            case ast.FunctionCall(name) if name in AGGREGATES:
                 return self._filled(expression)
-            case FunctionCall(name):
+            case ast.FunctionCall(name):
                 raise InvalidSql(_not_of_a_window(name))
-            case Reference(name):
+            case ast.Reference(name):
                 raise InvalidSql(
                     f"a continuous query can't select '{name}' of the event that a function picks: leave it out, or GROUP BY "
                     "it if it is a tag"
@@ -125,7 +118,7 @@ class WindowSql:
             return f"if({right} = 0, {left} * 0, {left} % {right})"
         return f"({left} {operator} {right})"
 
-    def _filled(self, call: FunctionCall) -> str:
+    def _filled(self, call: ast.FunctionCall) -> str:
         value = self._aggregate(call)
         if self._fill.kind != "number":
             return f"nullif({value}, 0)" if call.name == "count" else value
@@ -134,15 +127,15 @@ class WindowSql:
         whole = type_of(call, self._columns) == "integer"
         return f"coalesce({value}, {int(self._fill.number) if whole else number_sql(float(self._fill.number))})"
 
-    def seen(self, call: FunctionCall) -> str:
+    def seen(self, call: ast.FunctionCall) -> str:
         """How many values a function sees."""
         return f"count({self._argument(call)[0]})"
 
-    def _argument(self, call: FunctionCall) -> tuple[str, FieldType]:
+    def _argument(self, call: ast.FunctionCall) -> tuple[str, FieldType]:
         """The field that a function is of, and its type."""
         inner = call.arguments[0]
-        reference = inner.arguments[0] if isinstance(inner, FunctionCall) else inner
-        assert isinstance(reference, Reference), "it has been checked"
+        reference = inner.arguments[0] if isinstance(inner, ast.FunctionCall) else inner
+        assert isinstance(reference, ast.Reference), "it has been checked"
         kind = type_of(reference, self._columns)
         if kind is None or reference.name not in self._columns.fields:
             raise InvalidSql(
@@ -157,9 +150,9 @@ class WindowSql:
             )
         return self._cast(reference, kind), kind
 
-    def _aggregate(self, call: FunctionCall) -> str:
+    def _aggregate(self, call: ast.FunctionCall) -> str:
         field, kind = self._argument(call)
-        if isinstance(call.arguments[0], FunctionCall):  # count(distinct(field))
+        if isinstance(call.arguments[0], ast.FunctionCall):  # count(distinct(field))
             return f"size(collect_set({field}))"
         aggregate = AGGREGATES[call.name]
         number = float(number_of(call.arguments[1])) if aggregate.numbers else 0.0
@@ -167,7 +160,7 @@ class WindowSql:
         template = aggregate.spark or aggregate.sql
         return template.format(value=field, time=self._columns.time, number=number, rank=rank)
 
-    def _cast(self, reference: Reference, kind: FieldType) -> str:
+    def _cast(self, reference: ast.Reference, kind: FieldType) -> str:
         stored, column = self._columns.fields[reference.name], self._columns.column(reference.name)
         if stored == kind:
             return column

@@ -6,23 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.expression_parser import PRECEDENCE
-from anabranch.query.influxql.syntax import (
-    Constant,
-    ContinuousQuery,
-    Duration,
-    Expression,
-    FunctionCall,
-    Grouping,
-    IntoTarget,
-    NestedSelect,
-    Operation,
-    Reference,
-    RegularExpression,
-    Select,
-    SourceName,
-    Wildcard,
-)
 from anabranch.query.influxql.times import UNITS
 from anabranch.query.influxql.tokens import KEYWORDS
 
@@ -32,7 +17,7 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SHOWN_UNITS: Final = ("w", "d", "h", "m", "s", "ms", "u", "ns")
 
 
-def continuous_text(query: ContinuousQuery, default: str) -> str:
+def continuous_text(query: ast.ContinuousQuery, default: str) -> str:
     """CREATE CONTINUOUS QUERY in one line. `default` is the database of measurements without one; all are written with
     theirs."""
     parts = ["CREATE CONTINUOUS QUERY", name_text(query.name), "ON", name_text(query.database)]
@@ -43,7 +28,7 @@ def continuous_text(query: ContinuousQuery, default: str) -> str:
     return " ".join([*parts, "BEGIN", select_text(query.select, default), "END"])
 
 
-def select_text(select: Select, database: str) -> str:
+def select_text(select: ast.Select, database: str) -> str:
     """SELECT … in one line. `database` is that of measurements without one."""
     fields = []
     for field in select.fields:
@@ -59,7 +44,7 @@ def select_text(select: Select, database: str) -> str:
     return " ".join(parts)
 
 
-def _ending(select: Select) -> Iterator[str]:
+def _ending(select: ast.Select) -> Iterator[str]:
     groups, paging, fill = list(_groups(select.grouping)), select.paging, select.fill
     if groups:
         yield f"GROUP BY {', '.join(groups)}"
@@ -80,7 +65,7 @@ def _ending(select: Select) -> Iterator[str]:
         yield f"TZ({_string(select.zone)})"
 
 
-def _groups(grouping: Grouping) -> Iterator[str]:
+def _groups(grouping: ast.Grouping) -> Iterator[str]:
     if grouping.interval is not None:
         offset = f", {duration_text(grouping.offset)}" if grouping.offset else ""
         yield f"time({duration_text(grouping.interval)}{offset})"
@@ -88,33 +73,33 @@ def _groups(grouping: Grouping) -> Iterator[str]:
         yield name_text(tag) if isinstance(tag, str) else _expression(tag)
 
 
-def _source(source: SourceName | NestedSelect, database: str) -> str:
-    if isinstance(source, NestedSelect):
+def _source(source: ast.SourceName | ast.NestedSelect, database: str) -> str:
+    if isinstance(source, ast.NestedSelect):
         return f"({select_text(source.select, database)})"
-    name = _expression(source.name) if isinstance(source.name, RegularExpression) else name_text(source.name)
+    name = _expression(source.name) if isinstance(source.name, ast.RegularExpression) else name_text(source.name)
     return f"{name_text(source.database or database)}.{POLICY}.{name}"
 
 
-def _target(target: IntoTarget, database: str) -> str:
+def _target(target: ast.IntoTarget, database: str) -> str:
     name = ":MEASUREMENT" if target.name is None else name_text(target.name)
     return f"{name_text(target.database or database)}.{name_text(target.policy or POLICY)}.{name}"
 
 
-def _expression(expression: Expression) -> str:
+def _expression(expression: ast.Expression) -> str:
     match expression:
-        case Reference(name, cast):
+        case ast.Reference(name, cast):
             return name_text(name) + (f"::{cast}" if cast else "")
-        case Wildcard(cast):
+        case ast.Wildcard(cast):
             return f"*::{cast}" if cast else "*"
-        case Constant(value):
+        case ast.Constant(value):
             return _constant(value)
-        case Duration(ns):
+        case ast.Duration(ns):
             return duration_text(ns)
-        case RegularExpression(pattern):
+        case ast.RegularExpression(pattern):
             return f"/{pattern.replace('/', chr(92) + '/')}/"
-        case FunctionCall(name, arguments):
+        case ast.FunctionCall(name, arguments):
             return f"{name}({', '.join(map(_expression, arguments))})"
-        case Operation(operator, left, right):
+        case ast.Operation(operator, left, right):
             least = PRECEDENCE[operator]
             return f"{_operand(left, least)} {operator} {_operand(right, least + 1)}"
 
@@ -127,9 +112,9 @@ def _constant(value: str | float | bool) -> str:
     return str(value) if isinstance(value, int) else f"{value:.3f}"
 
 
-def _operand(expression: Expression, least: int) -> str:
+def _operand(expression: ast.Expression, least: int) -> str:
     text = _expression(expression)
-    return f"({text})" if isinstance(expression, Operation) and PRECEDENCE[expression.operator] < least else text
+    return f"({text})" if isinstance(expression, ast.Operation) and PRECEDENCE[expression.operator] < least else text
 
 
 def _number(number: float) -> str:

@@ -9,11 +9,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.patterns import matching
 from anabranch.query.influxql.series import Row
 from anabranch.query.influxql.statement_text import POLICY
-from anabranch.query.influxql.syntax import RegularExpression, SourceName
 
 
 class Database(Protocol):
@@ -48,7 +48,7 @@ class Rows:
     timed: bool = True
 
 
-def sources_of(database: Database, default: str, sources: Sequence[SourceName]) -> list[Measurement]:
+def sources_of(database: Database, default: str, sources: Sequence[ast.SourceName]) -> list[Measurement]:
     """The measurements that a statement names, each once, in the order of their names. One that there is not is left
     out. Raises InvalidSql for a retention policy that there is not."""
     found: dict[str, Measurement] = {}
@@ -56,7 +56,7 @@ def sources_of(database: Database, default: str, sources: Sequence[SourceName]) 
         scope = source.database or default
         if source.policy and source.policy != POLICY:
             raise InvalidSql(f"retention policy not found: {source.policy}")
-        if isinstance(source.name, RegularExpression):
+        if isinstance(source.name, ast.RegularExpression):
             known = {each.name: each for each in database.measurements(scope)}
             named = [known[name] for name in matching(source.name.pattern, list(known))]
         else:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.functions import number_of
-from anabranch.query.influxql.syntax import Duration, FunctionCall
 from anabranch.query.influxql.times import SECOND, in_unit
 from anabranch.query.influxql.windows import Point
 
 
-def transformed(call: FunctionCall, points: Sequence[Point], interval: int | None) -> list[Point]:
+def transformed(call: ast.FunctionCall, points: Sequence[Point], interval: int | None) -> list[Point]:
     """The results of the call, each at the time of the later of the values that it is made of. `interval` is that of
     GROUP BY time(). Windows without a value are passed over."""
     known = [point for point in points if point[1] is not None]
@@ -25,10 +25,10 @@ def transformed(call: FunctionCall, points: Sequence[Point], interval: int | Non
             assert argument is not None, "it takes two arguments"
             return _averages(known, int(number_of(argument)))
         case "elapsed":
-            unit = argument.ns if isinstance(argument, Duration) else 1
+            unit = argument.ns if isinstance(argument, ast.Duration) else 1
             return [(at, in_unit(at - before, unit)) for (before, _), (at, _) in pairwise(known)]
         case "derivative" | "non_negative_derivative":
-            unit = argument.ns if isinstance(argument, Duration) else interval or SECOND
+            unit = argument.ns if isinstance(argument, ast.Duration) else interval or SECOND
             found = _derivatives(known, unit)
         case _:
             found = [(at, value - before) for (_, before), (at, value) in pairwise(known)]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
-from anabranch.query.influxql.syntax import Fill
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, TimeRange, time_zone
 from anabranch.query.sql_text import literal
 
@@ -42,7 +42,7 @@ class Windows:
             return start
         return f"epoch_us(timezone({literal(self.zone)}, make_timestamp({start})))"
 
-    def filled(self, points: Sequence[Point], fill: Fill, *, whole: bool, descending: bool) -> list[Point]:
+    def filled(self, points: Sequence[Point], fill: ast.Fill, *, whole: bool, descending: bool) -> list[Point]:
         """A value for each window of the range, from the first value on if the range has no start. `points` are in the
         order of their times; with `descending` the last comes first in the result, and the later value is the previous
         one. `whole`: the numbers are integers. Raises InvalidSql for more windows than a query may have."""
@@ -51,7 +51,7 @@ class Windows:
             found = self._filled(points, fill, whole=whole, descending=descending)
         return found[::-1] if descending else found
 
-    def _filled(self, points: Sequence[Point], fill: Fill, *, whole: bool, descending: bool) -> list[Point]:
+    def _filled(self, points: Sequence[Point], fill: ast.Fill, *, whole: bool, descending: bool) -> list[Point]:
         start = points[0][0] if self.times.start == TIME_MIN else self.start_of(self.times.start)
         stop = points[-1][0] if self.times.stop == TIME_MAX else self.start_of(self.times.stop)
         check_windows(start, stop, self.interval)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from anabranch.errors import InvalidSql
-from anabranch.query.promql.syntax import Aggregation
+from anabranch.query.promql import syntax as ast
 from anabranch.query.promql.vectors import (
     NAME,
     Bools,
@@ -27,7 +27,7 @@ from anabranch.query.promql.windows import between
 _INTEGERS_MAX: Final = 2.0**63
 
 
-def aggregated(node: Aggregation, vector: SeriesVector, parameter: Floats | str | None) -> SeriesVector:
+def aggregated(node: ast.Aggregation, vector: SeriesVector, parameter: Floats | str | None) -> SeriesVector:
     """The result of an aggregation. `parameter` is its first argument, if it has one. Raises InvalidSql."""
     vector = merged(vector)
     if not vector.labels:
@@ -54,7 +54,7 @@ def aggregated(node: Aggregation, vector: SeriesVector, parameter: Floats | str 
     return SeriesVector([dict(key) for key in groups], result, counts > 0)
 
 
-def _group(node: Aggregation, labels: Labels) -> Labels:
+def _group(node: ast.Aggregation, labels: Labels) -> Labels:
     return without(labels, (*node.labels, NAME)) if node.without else only(labels, node.labels)
 
 

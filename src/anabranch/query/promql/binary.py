@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from anabranch.errors import InvalidSql
-from anabranch.query.promql.syntax import BinaryNode, Matching
+from anabranch.query.promql import syntax as ast
 from anabranch.query.promql.vectors import NAME, Bools, Floats, Labels, SeriesVector, key_of, merged, only, without
 
 _ARITHMETIC: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
@@ -33,7 +33,7 @@ _SETS: Final = ("and", "or", "unless")
 _Key = tuple[tuple[str, str], ...]
 
 
-def combined(node: BinaryNode, left: SeriesVector | Floats, right: SeriesVector | Floats) -> SeriesVector | Floats:
+def combined(node: ast.BinaryNode, left: SeriesVector | Floats, right: SeriesVector | Floats) -> SeriesVector | Floats:
     """The result of an operator. Raises InvalidSql."""
     if node.operator not in (*_ARITHMETIC, *_COMPARISONS, *_SETS):
         raise InvalidSql(f"the operator {node.operator} is not supported")
@@ -57,7 +57,7 @@ def _numbers(operator: str, left: Floats, right: Floats) -> Floats:
     return _COMPARISONS[operator](left, right).astype(np.float64)
 
 
-def _with_scalar(node: BinaryNode, vector: SeriesVector, left: Floats, right: Floats) -> SeriesVector:
+def _with_scalar(node: ast.BinaryNode, vector: SeriesVector, left: Floats, right: Floats) -> SeriesVector:
     if node.operator in _COMPARISONS and not node.numbers:
         kept = _COMPARISONS[node.operator](left, right)
         return merged(SeriesVector(vector.labels, vector.values, vector.present & kept))
@@ -65,18 +65,18 @@ def _with_scalar(node: BinaryNode, vector: SeriesVector, left: Floats, right: Fl
     return found.without_name() if node.operator in _NAMELESS or node.numbers else found
 
 
-def _signature(labels: Labels, matching: Matching) -> _Key:
+def _signature(labels: Labels, matching: ast.Matching) -> _Key:
     return key_of(only(labels, matching.labels) if matching.on else without(labels, (*matching.labels, NAME)))
 
 
-def _by_signature(vector: SeriesVector, matching: Matching) -> dict[_Key, list[int]]:
+def _by_signature(vector: SeriesVector, matching: ast.Matching) -> dict[_Key, list[int]]:
     found: dict[_Key, list[int]] = {}
     for row, labels in enumerate(vector.labels):
         found.setdefault(_signature(labels, matching), []).append(row)
     return found
 
 
-def _sets(operator: str, left: SeriesVector, right: SeriesVector, matching: Matching) -> SeriesVector:
+def _sets(operator: str, left: SeriesVector, right: SeriesVector, matching: ast.Matching) -> SeriesVector:
     first, second = (left, right) if operator != "or" else (right, left)
     there = {key: second.present[rows].any(axis=0) for key, rows in _by_signature(second, matching).items()}
     nowhere = np.zeros(first.present.shape[1], np.bool_)
@@ -89,7 +89,7 @@ def _sets(operator: str, left: SeriesVector, right: SeriesVector, matching: Matc
     return merged(SeriesVector([*left.labels, *kept.labels], values, present))
 
 
-def _matched(node: BinaryNode, left: SeriesVector, right: SeriesVector) -> SeriesVector:
+def _matched(node: ast.BinaryNode, left: SeriesVector, right: SeriesVector) -> SeriesVector:
     """Pairs each series of the many side (or of the left side) with the series of the other side that has the same
     signature."""
     matching = node.matching
@@ -136,7 +136,7 @@ def _check_single(signatures: list[_Key], rows: list[int], present: Bools) -> No
         seen[signatures[row]] = present[position] if before is None else before | present[position]
 
 
-def _result_labels(node: BinaryNode, many: Labels, one: Labels) -> Labels:
+def _result_labels(node: ast.BinaryNode, many: Labels, one: Labels) -> Labels:
     matching = node.matching
     dropped = (NAME,) if node.operator in _NAMELESS or node.numbers else ()
     found = without(many, dropped)

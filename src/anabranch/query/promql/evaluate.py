@@ -10,6 +10,7 @@ import numpy as np
 
 from anabranch import limits
 from anabranch.errors import InvalidSql, QueryLimitExceeded
+from anabranch.query.promql import syntax as ast
 from anabranch.query.promql.aggregate import aggregated
 from anabranch.query.promql.binary import combined
 from anabranch.query.promql.functions import (
@@ -22,18 +23,6 @@ from anabranch.query.promql.functions import (
 )
 from anabranch.query.promql.histograms import histogram_quantile
 from anabranch.query.promql.samples import Samples
-from anabranch.query.promql.syntax import (
-    Aggregation,
-    BinaryNode,
-    Negation,
-    NumberNode,
-    PromCall,
-    PromNode,
-    Selector,
-    Shift,
-    Subquery,
-    TextNode,
-)
 from anabranch.query.promql.vectors import NAME, Bools, Floats, Integers, SampledSeries, SeriesVector, merged, without
 from anabranch.query.promql.windows import WINDOW_FUNCTIONS, over_windows
 
@@ -56,56 +45,56 @@ class Evaluation:
     end: int
     check: Callable[[], None]
 
-    def value(self, node: PromNode) -> PromValue:
+    def value(self, node: ast.PromNode) -> PromValue:
         """The value of a query. Raises InvalidSql, QueryLimitExceeded."""
         with np.errstate(all="ignore"):
             found = self._value(node)
         self.check()  # the last step may have been the long one
         return merged(found) if isinstance(found, SeriesVector) else found
 
-    def _value(self, node: PromNode) -> PromValue:
+    def _value(self, node: ast.PromNode) -> PromValue:
         self.check()
         match node:
-            case NumberNode(number):
+            case ast.NumberNode(number):
                 return np.full(len(self.times), number)
-            case TextNode(text):
+            case ast.TextNode(text):
                 return text
-            case Selector(range=None):
+            case ast.Selector(range=None):
                 return self._instant(node)[0]
-            case Selector() | Subquery():
+            case ast.Selector() | ast.Subquery():
                 return self._range(node)[0]
-            case Negation(inner):
+            case ast.Negation(inner):
                 return self._negated(inner)
-            case Aggregation(_, inner, parameter):
+            case ast.Aggregation(_, inner, parameter):
                 given = None if parameter is None else self._value(parameter)
                 assert given is None or isinstance(given, np.ndarray | str), "the parser has checked it"
                 return aggregated(node, self._vector(inner), given)
-            case BinaryNode(_, left, right):
+            case ast.BinaryNode(_, left, right):
                 return combined(node, self._operand(left), self._operand(right))
         return self._call(node)
 
-    def _vector(self, node: PromNode) -> SeriesVector:
+    def _vector(self, node: ast.PromNode) -> SeriesVector:
         found = self._value(node)
         assert isinstance(found, SeriesVector), "the parser has checked it"
         return found
 
-    def _scalar(self, node: PromNode) -> Floats:
+    def _scalar(self, node: ast.PromNode) -> Floats:
         found = self._value(node)
         assert isinstance(found, np.ndarray), "the parser has checked it"
         return found
 
-    def _operand(self, node: PromNode) -> SeriesVector | Floats:
+    def _operand(self, node: ast.PromNode) -> SeriesVector | Floats:
         found = self._value(node)
         assert isinstance(found, SeriesVector | np.ndarray), "the parser has checked it"
         return found
 
-    def _negated(self, inner: PromNode) -> PromValue:
+    def _negated(self, inner: ast.PromNode) -> PromValue:
         found = self._operand(inner)
         if isinstance(found, SeriesVector):
             return SeriesVector(found.labels, -found.values, found.present).without_name()
         return -found
 
-    def _moments(self, shift: Shift) -> Integers:
+    def _moments(self, shift: ast.Shift) -> Integers:
         """The times at which something shifted is looked at, for each time of the grid."""
         match shift.at:
             case None:
@@ -118,7 +107,7 @@ class Evaluation:
                 pass
         return np.full(len(self.times), at - shift.offset, np.int64)
 
-    def _instant(self, node: Selector) -> tuple[SeriesVector, Floats]:
+    def _instant(self, node: ast.Selector) -> tuple[SeriesVector, Floats]:
         """The last sample of each series that is not older than the lookback, and the time of each in seconds."""
         moments = self._moments(node.shift)
         found = self.samples.select(node.matchers, int(moments.min()) - LOOKBACK_MS, int(moments.max()))
@@ -133,12 +122,12 @@ class Evaluation:
             values[row], at[row] = series.values[last], times / 1000
         return SeriesVector([series.labels for series in found], values, present), at
 
-    def _range(self, node: Selector | Subquery) -> tuple[list[SampledSeries], Integers, Integers]:
+    def _range(self, node: ast.Selector | ast.Subquery) -> tuple[list[SampledSeries], Integers, Integers]:
         """The samples, and where the windows begin and end."""
         ends = self._moments(node.shift)
         starts = ends - (node.range or 0)
         first, last = int(starts.min()), int(ends.max())
-        if isinstance(node, Selector):
+        if isinstance(node, ast.Selector):
             return self.samples.select(node.matchers, first, last), starts, ends
         step = node.step or _SUBQUERY_STEP_MS
         begin = -(-first // step) * step
@@ -151,7 +140,7 @@ class Evaluation:
         rows = zip(found.labels, found.values, found.present, strict=True)
         return [SampledSeries(labels, times[there], values[there]) for labels, values, there in rows], starts, ends
 
-    def _call(self, node: PromCall) -> PromValue:
+    def _call(self, node: ast.PromCall) -> PromValue:
         name, arguments = node.name, node.arguments
         if name in WINDOW_FUNCTIONS:
             return self._over_windows(node)
@@ -164,7 +153,7 @@ class Evaluation:
                 return self.times / 1000
             case "pi", ():
                 return np.full(len(self.times), np.pi)
-            case "timestamp", (Selector(range=None) as selector,):
+            case "timestamp", (ast.Selector(range=None) as selector,):
                 found, at = self._instant(selector)
                 return SeriesVector(found.labels, at, found.present).without_name()
             case "timestamp", (inner,):
@@ -181,7 +170,7 @@ class Evaluation:
                 missing: Bools = np.logical_not(self._vector(inner).present.any(axis=0))
                 return self._single(absent_labels(inner), np.ones(len(self.times)), missing)
             case "absent_over_time", (inner,):
-                counted = self._over_windows(PromCall("count_over_time", arguments))
+                counted = self._over_windows(ast.PromCall("count_over_time", arguments))
                 missing = np.logical_not(counted.present.any(axis=0))
                 return self._single(absent_labels(inner), np.ones(len(self.times)), missing)
             case (("sort" | "sort_desc"), (inner,)):
@@ -191,18 +180,18 @@ class Evaluation:
                 return histogram_quantile(self._scalar(wanted), self._vector(inner))
             case (("label_replace" | "label_join"), (inner, *texts)):
                 relabel = label_replaced if name == "label_replace" else label_joined
-                return relabel(self._vector(inner), [each.value for each in texts if isinstance(each, TextNode)])
+                return relabel(self._vector(inner), [each.value for each in texts if isinstance(each, ast.TextNode)])
         raise InvalidSql(f"the function {name} is not supported")
 
     def _single(self, labels: dict[str, str], values: Floats, present: Bools) -> SeriesVector:
         return merged(SeriesVector([labels], values[None, :], present[None, :]))
 
-    def _over_windows(self, node: PromCall) -> SeriesVector:
+    def _over_windows(self, node: ast.PromCall) -> SeriesVector:
         parameter, ranged = np.zeros(len(self.times)), node.arguments[0]
         if node.name in _PARAMETER:
             position = _PARAMETER[node.name]
             ranged, parameter = node.arguments[1 - position], self._scalar(node.arguments[position])
-        if not isinstance(ranged, Selector | Subquery):
+        if not isinstance(ranged, ast.Selector | ast.Subquery):
             raise InvalidSql(f"{node.name}() takes a range such as cpu[5m]")
         series, starts, ends = self._range(ranged)
         self._check_cells(len(series))
@@ -214,7 +203,7 @@ class Evaluation:
         labels = [each.labels if named else without(each.labels, (NAME,)) for each in series]
         return merged(SeriesVector(labels, values, present))
 
-    def _numbers(self, node: PromCall) -> SeriesVector:
+    def _numbers(self, node: ast.PromCall) -> SeriesVector:
         inner, *scalars = node.arguments
         vector, given = self._vector(inner), [self._scalar(each) for each in scalars]
         values, present = NUMBER_FUNCTIONS[node.name](vector.values, *given), vector.present
@@ -222,7 +211,7 @@ class Evaluation:
             present = present & ~(given[1] < given[0])
         return SeriesVector(vector.labels, values, present).without_name()
 
-    def _time_part(self, node: PromCall) -> SeriesVector:
+    def _time_part(self, node: ast.PromCall) -> SeriesVector:
         part = TIME_FUNCTIONS[node.name]
         if not node.arguments:
             return self._single({}, part(self.times / 1000), np.ones(len(self.times), np.bool_))

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import InvalidSql
+from anabranch.query.promql import syntax as ast
 from anabranch.query.promql.metrics import matching_texts
-from anabranch.query.promql.syntax import PromNode, Selector
 from anabranch.query.promql.vectors import NAME, Floats, Labels, SeriesVector, merged
 
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -84,9 +84,9 @@ def sorted_rows(vector: SeriesVector, *, descending: bool) -> SeriesVector:
     return vector.taken(order.tolist())
 
 
-def absent_labels(node: PromNode) -> Labels:
+def absent_labels(node: ast.PromNode) -> Labels:
     """The labels that a series would have if it were there: those that must be equal to one text."""
-    if not isinstance(node, Selector):
+    if not isinstance(node, ast.Selector):
         return {}
     found: dict[str, str] = {}
     seen: set[str] = set()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql.measurement import Measurement
-from anabranch.query.promql.syntax import LabelMatcher
+from anabranch.query.promql import syntax as ast
 from anabranch.query.promql.vectors import NAME
 from anabranch.query.sql_text import literal, quoted
 
@@ -37,7 +37,7 @@ class Metric:
         """Whether a column holds the names."""
         return NAME in self.labels
 
-    def samples_sql(self, matchers: Sequence[LabelMatcher], first: int, last: int, samples_max: int) -> str | None:
+    def samples_sql(self, matchers: Sequence[ast.LabelMatcher], first: int, last: int, samples_max: int) -> str | None:
         """SQL for a row a series: its labels, then its times (µs) and values as lists in the order of time, from `first` to
         `last` (ms, inclusive); at most `samples_max` samples. None if no series can match."""
         where = self._where(matchers, first, last)
@@ -55,7 +55,7 @@ class Metric:
             f"LIMIT {samples_max}) {f'GROUP BY {names}' if names else 'HAVING count(*) > 0'}"
         )
 
-    def labels_sql(self, matchers: Sequence[LabelMatcher], first: int, last: int) -> str | None:
+    def labels_sql(self, matchers: Sequence[ast.LabelMatcher], first: int, last: int) -> str | None:
         """SQL for the labels of the series alone, as `samples_sql`."""
         where = self._where(matchers, first, last)
         columns = self._columns() or ["1 AS none"]
@@ -71,7 +71,7 @@ class Metric:
         column = f"coalesce({quoted(self.labels[label])}, '')"
         return f"{column} || {literal(self.name)}" if label == NAME and self.name else column
 
-    def _where(self, matchers: Sequence[LabelMatcher], first: int, last: int) -> str | None:
+    def _where(self, matchers: Sequence[ast.LabelMatcher], first: int, last: int) -> str | None:
         time = quoted(self.measurement.time)
         conditions = [f"{quoted(self.field)} IS NOT NULL"]
         if first > _FIRST_MS:
@@ -104,7 +104,7 @@ def metrics_of(measurements: Sequence[Measurement]) -> Iterator[Metric]:
             )
 
 
-def matches(matcher: LabelMatcher, text: str) -> bool:
+def matches(matcher: ast.LabelMatcher, text: str) -> bool:
     """Whether a label with this value meets the condition. Raises InvalidSql for a pattern that RE2 can't parse."""
     if matcher.operator in ("=", "!="):
         return (text == matcher.value) == (matcher.operator == "=")
@@ -120,7 +120,7 @@ def matching_texts(pattern: str, texts: Sequence[str]) -> list[bool]:
     return [bool(each) for each in found.to_pylist()]
 
 
-def _condition(expression: str, matcher: LabelMatcher) -> str:
+def _condition(expression: str, matcher: ast.LabelMatcher) -> str:
     value = literal(matcher.value)
     if matcher.operator in ("=", "!="):
         return f"{expression} {matcher.operator} {value}"

@@ -11,8 +11,8 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.errors import QueryLimitExceeded
 from anabranch.query.influxql.measurement import Measurement
+from anabranch.query.promql import syntax as ast
 from anabranch.query.promql.metrics import Metric, metrics_of
-from anabranch.query.promql.syntax import LabelMatcher
 from anabranch.query.promql.vectors import NAME, Labels, SampledSeries, key_of
 
 
@@ -34,7 +34,7 @@ class Samples:
     def __init__(self, streams: MetricStreams) -> None:
         self._streams = streams
         self._metrics = list(metrics_of(streams.measurements()))
-        self._found: dict[tuple[tuple[LabelMatcher, ...], int, int], list[SampledSeries]] = {}
+        self._found: dict[tuple[tuple[ast.LabelMatcher, ...], int, int], list[SampledSeries]] = {}
         self._count = 0
 
     def names(self) -> list[str]:
@@ -45,7 +45,7 @@ class Samples:
         """The labels that series may have, in order."""
         return sorted({NAME, *(label for each in self._metrics for label in each.labels)} if self._metrics else ())
 
-    def select(self, matchers: tuple[LabelMatcher, ...], first: int, last: int) -> list[SampledSeries]:
+    def select(self, matchers: tuple[ast.LabelMatcher, ...], first: int, last: int) -> list[SampledSeries]:
         """The series that match, in the order of their labels, with their samples from `first` to `last` (ms, inclusive).
         Raises QueryLimitExceeded, InvalidSql."""
         key = (matchers, first, last)
@@ -55,7 +55,7 @@ class Samples:
         return self._found[key]
 
     def series(
-        self, matchers: Sequence[LabelMatcher], first: int, last: int, *, held_names: bool = False
+        self, matchers: Sequence[ast.LabelMatcher], first: int, last: int, *, held_names: bool = False
     ) -> list[Labels]:
         """The labels of the series that match and have a sample from `first` to `last`. With `held_names`, only of the
         metrics whose names are in a column."""
@@ -72,7 +72,7 @@ class Samples:
         return [found[key] for key in sorted(found)]
 
     def _series(
-        self, metric: Metric, matchers: Sequence[LabelMatcher], first: int, last: int
+        self, metric: Metric, matchers: Sequence[ast.LabelMatcher], first: int, last: int
     ) -> Iterator[SampledSeries]:
         most = limits.PROMQL_SAMPLES_MAX - self._count
         sql = metric.samples_sql(matchers, first, last, most + 1)
