@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from anabranch.query.dialects.text import Found, StatementText
-from anabranch.query.dialects.windows import ABBREVIATED_UNITS, UNITS_US, DialectWindow
+from anabranch.query.dialects.windows import ABBREVIATED_UNITS, UNITS_US, WINDOW_KINDS, DialectWindow
 
 SESSION_CALL: Final = "SESSIO_"
 """Stands for SESSION before a bracket, because SESSION is a keyword to the parser of Flink's SQL."""
@@ -118,12 +118,9 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
         if text.word(table[0]) != "TABLE" or not text.words(arguments[1][0], "DESCRIPTOR", "("):
             raise text.error(f"expected {kind}(TABLE name, DESCRIPTOR(column), …)", at + 4)
         column, _ = text.name(arguments[1][0] + 2)
-        spans = [text.duration(first, last) for first, last in arguments[2:]]
-        _window_of(text, found, kind, column, spans, at)
-        text.blank(at, table[0])
-        text.blank(table[1] + 1, closing)
-        del text.tokens[table[1] + 1 : closing + 1]
-        del text.tokens[at : table[0] + 1]
+        _set(text, found, _window_of(text, kind, column, arguments), at)
+        text.remove(table[1] + 1, closing)
+        text.remove(at, table[0])
     for kind in ("TUMBLE", "HOP", "SESSION", "CUMULATE"):
         if (at := text.find(kind, "(", "TABLE")) is not None:
             raise text.error(f"write TABLE({kind}(…)) around the window", at)
@@ -155,12 +152,10 @@ def _partitioned(text: StatementText, table: tuple[int, int], kind: str, found: 
     return table[0], by - 1
 
 
-def _window_of(text: StatementText, found: Found, kind: str, column: str, spans: list[int], at: int) -> None:
-    if kind == "HOP":
-        window = DialectWindow("hop", column, size_us=spans[1], slide_us=spans[0])
-    else:
-        window = DialectWindow("session" if kind == "SESSION" else "tumble", column, spans[0])
-    _set(text, found, window, at)
+def _window_of(text: StatementText, kind: str, column: str, arguments: list[tuple[int, int]]) -> DialectWindow:
+    """Of `kind(table, column, [slide,] size)`."""
+    spans = [text.duration(first, last) for first, last in arguments[2:]]
+    return DialectWindow(WINDOW_KINDS[kind], column, spans[-1], spans[0] if kind == "HOP" else 0)
 
 
 _OF_KSQLDB: Final = {
@@ -190,21 +185,15 @@ def _ksqldb(text: StatementText, found: Found, time: str | None) -> None:
         raise text.error("ksqlDB's windows use ROWTIME: name its column with --time", at)
     spans: dict[str, int] = {}
     for first, last in text.arguments(at + 2):
-        words = next(
-            (n for n, word in enumerate(("SIZE", "ADVANCE", "GRACE", "RETENTION")) if text.word(first) == word), None
-        )
-        name = "GAP" if words is None else ("SIZE", "ADVANCE", "GRACE", "RETENTION")[words]
-        if name in ("SIZE", "ADVANCE", "GAP"):  # the others are left out
-            spans[name] = text.duration(first + {"SIZE": 1, "ADVANCE": 2, "GAP": 0}[name], last)
+        word = text.word(first)
+        begin = {"SIZE": 1, "ADVANCE": 2}.get(word, 0)
+        if word not in ("GRACE", "RETENTION"):
+            spans[word if begin else "GAP"] = text.duration(first + begin, last)
     size = spans.get("GAP" if kind == "SESSION" else "SIZE")
     if size is None or (kind == "HOPPING" and "ADVANCE" not in spans):
         raise text.error(f"expected the length of a {kind} window", at + 2)
-    if kind == "HOPPING":
-        window = DialectWindow("hop", time, size, spans["ADVANCE"])
-    else:
-        window = DialectWindow(
-            "session" if kind == "SESSION" else "tumble", time, size, ends_with_event=kind == "SESSION"
-        )
+    slide = spans["ADVANCE"] if kind == "HOPPING" else 0
+    window = DialectWindow(WINDOW_KINDS[kind], time, size, slide, ends_with_event=kind == "SESSION")
     _set(text, found, window, at)
     text.blank(at, text.closing(at + 2))
 
@@ -227,25 +216,24 @@ def _azure(text: StatementText, found: Found, time: str | None) -> None:
     for wanted, message in _OF_AZURE.items():
         if (place := text.find(*wanted, start=0 if at is None else at + 1)) is not None:
             raise text.error(message, place)
-    kinds = {"TUMBLINGWINDOW": "tumble", "HOPPINGWINDOW": "hop", "SESSIONWINDOW": "session"}
     for at in range(len(text.tokens)):
         word = text.word(at)
         if word in ("SLIDINGWINDOW", "SNAPSHOTWINDOW", "WINDOWS"):
             raise text.error(
                 f"{text.tokens[at].text} is not supported; use TumblingWindow, HoppingWindow or SessionWindow", at
             )
-        if word not in kinds:
+        kind = WINDOW_KINDS.get(word)
+        if kind is None or not word.endswith("WINDOW"):
             continue
         if column is None:
             raise text.error("expected TIMESTAMP BY column, or the column with --time", at)
-        spans = _azure_spans(text, at, 2 if word == "HOPPINGWINDOW" else 1)
-        slide_us = spans[1] if kinds[word] == "hop" else 0
-        if word != "SESSIONWINDOW" and UNITS_US["day"] % (slide_us or spans[0]):
+        spans = _azure_spans(text, at, 2 if kind == "hop" else 1)
+        if kind != "session" and UNITS_US["day"] % spans[-1]:
             raise text.error(
                 "where windows begin whose length does not divide a day is not documented; write another length", at
             )
-        window = DialectWindow(kinds[word], column, spans[0], slide_us, end_inclusive=kinds[word] != "session")  # type: ignore[arg-type]
-        _set(text, found, window, at)
+        slide = spans[1] if kind == "hop" else 0
+        _set(text, found, DialectWindow(kind, column, spans[0], slide, end_inclusive=kind != "session"), at)
         text.put(at, text.closing(at + 1), "window_end")
     while (at := text.find("SYSTEM", ".", "TIMESTAMP")) is not None:
         closing = at + 4 if text.word(at + 3) == "(" else at + 2
@@ -292,8 +280,7 @@ def _risingwave(text: StatementText, found: Found, _time: str | None) -> None:
     """`FROM TUMBLE(t, c, …)`, `EMIT ON WINDOW CLOSE`."""
     at = text.find("EMIT", "ON", "WINDOW", "CLOSE")
     if at is not None:
-        text.blank(at, at + 3)
-        del text.tokens[at : at + 4]
+        text.remove(at, at + 3)
     for place in range(len(text.tokens) - 2, -1, -1):
         if text.word(place) not in ("FROM", "JOIN") or text.word(place + 2) != "(" or not _names_tables(text, place):
             continue
@@ -308,13 +295,9 @@ def _risingwave(text: StatementText, found: Found, _time: str | None) -> None:
                 f"{kind} takes a table, a column and {'two lengths' if kind == 'HOP' else 'a length'}", place + 1
             )
         column, _ = text.name(arguments[1][0])
-        spans = [text.duration(first, last) for first, last in arguments[2:]]
-        _window_of(text, found, kind, column, spans, place + 1)
-        closing = text.closing(place + 2)
-        text.blank(place + 1, place + 2)
-        text.blank(arguments[0][1] + 1, closing)
-        del text.tokens[arguments[0][1] + 1 : closing + 1]
-        del text.tokens[place + 1 : place + 3]
+        _set(text, found, _window_of(text, kind, column, arguments), place + 1)
+        text.remove(arguments[0][1] + 1, text.closing(place + 2))
+        text.remove(place + 1, place + 2)
 
 
 _OF_DIALECT: Final[Mapping[str, Callable[[StatementText, Found, str | None], None]]] = {

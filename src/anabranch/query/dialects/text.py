@@ -90,6 +90,11 @@ class StatementText:
         start, stop = self.tokens[first].start - self.start, self.tokens[last].end + 1 - self.start
         self._left[start:stop] = [each if each == "\n" else " " for each in self._left[start:stop]]
 
+    def remove(self, first: int, last: int) -> None:
+        """Remove the tokens `first` to `last`, inclusive, from the text and from the tokens."""
+        self.blank(first, last)
+        del self.tokens[first : last + 1]
+
     def put(self, first: int, last: int, text: str) -> None:
         """Replace the tokens `first` to `last`, inclusive, with a text that is not longer than they are."""
         start = self.tokens[first].start - self.start

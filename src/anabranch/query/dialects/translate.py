@@ -22,7 +22,7 @@ from anabranch.query.dialects.parser_warnings import collected_warnings
 from anabranch.query.dialects.readers import READ_AS
 from anabranch.query.dialects.same_result import rewrite
 from anabranch.query.dialects.text import Found, StatementText
-from anabranch.query.dialects.windows import UNITS_US, DialectWindow, span, spark_name
+from anabranch.query.dialects.windows import UNITS_US, WINDOW_KINDS, DialectWindow, span, spark_name
 from anabranch.query.sql_text import quoted
 
 Form = Literal["query", "pipeline"]
@@ -187,9 +187,7 @@ class _Translation:
                 f"expected {kind.upper()}(column, {'INTERVAL …, ' if kind == 'hop' else ''}INTERVAL …)", call
             )
         name = ".".join(part.name for part in column.parts)
-        if kind == "hop":
-            return DialectWindow("hop", name, spans[1], spans[0])
-        return DialectWindow("session" if kind == "session" else "tumble", name, spans[0])
+        return DialectWindow(WINDOW_KINDS[kind.upper()], name, spans[-1], spans[0] if kind == "hop" else 0)
 
     def _windows(self, *, pipeline: bool) -> str | None:
         """Write the window in the form's own way. Returns the result's column that has its end, or its start."""

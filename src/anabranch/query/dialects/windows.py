@@ -29,6 +29,13 @@ ABBREVIATED_UNITS: Final = {
     "dd": "day",
 }
 """Units as Azure Stream Analytics abbreviates them."""
+WindowKind = Literal["tumble", "hop", "session"]
+WINDOW_KINDS: Final[dict[str, WindowKind]] = {
+    **dict.fromkeys(("TUMBLE", "TUMBLING", "TUMBLINGWINDOW"), "tumble"),
+    **dict.fromkeys(("HOP", "HOPPING", "HOPPINGWINDOW"), "hop"),
+    **dict.fromkeys(("SESSION", "SESSIONWINDOW"), "session"),
+}
+"""As the dialects call them."""
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SHOWN: Final = ("week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 
@@ -37,7 +44,7 @@ _SHOWN: Final = ("week", "day", "hour", "minute", "second", "millisecond", "micr
 class DialectWindow:
     """A window over a column of times, in µs: `size` and `slide`, or the gap of a session as the size."""
 
-    kind: Literal["tumble", "hop", "session"]
+    kind: WindowKind
     column: str
     """As it is named, without quotes; with a dot behind the table's name."""
     size_us: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
@@ -13,6 +13,7 @@ from anabranch.query.influxql.patterns import matching
 from anabranch.query.influxql.times import TIME_MAX, parse_duration
 from anabranch.query.influxql.tokens import KEYWORDS, Scanner, Token
 
+_T = TypeVar("_T")
 PRECEDENCE: Final = {
     "OR": 1,
     "AND": 2,
@@ -99,6 +100,13 @@ class ExpressionParser:
             raise self.unexpected("integer")
         self.take()
         return int(token.value)
+
+    def listed(self, item: Callable[[], _T]) -> list[_T]:
+        """One or more items, with commas between them."""
+        found = [item()]
+        while self.take_operator(","):
+            found.append(item())
+        return found
 
     def unexpected(self, *expected: str) -> InvalidSql:
         """The error for the token that follows."""
@@ -245,9 +253,7 @@ class ExpressionParser:
             self.take()
             arguments.append(ast.FunctionCall("distinct", (self._reference(),)))
         elif not self.peek().is_operator(")"):
-            arguments.append(self.expression())
-            while self.take_operator(","):
-                arguments.append(self.expression())
+            arguments = self.listed(self.expression)
         self.expect_operator(")")
         return ast.FunctionCall(name, tuple(arguments))
 

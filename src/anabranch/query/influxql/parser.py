@@ -119,12 +119,10 @@ class _InfluxqlParser(ExpressionParser):
         return ast.DatabaseChange("CREATE DATABASE", name)
 
     def _select(self) -> ast.Select:
-        fields = [self._field()]
-        while self.take_operator(","):
-            fields.append(self._field())
+        fields = self.listed(self._field)
         into = self._target() if self.take_word("INTO") else None
         self.expect_word("FROM")
-        sources = self._selected_sources()
+        sources = tuple(self.listed(self._selected_source))
         where = self.expression() if self.take_word("WHERE") else None
         grouping = self._grouping()
         fill = self._fill()
@@ -143,17 +141,9 @@ class _InfluxqlParser(ExpressionParser):
                 if self.peek().value != "MEASUREMENT":
                     raise self.unexpected("MEASUREMENT")
                 self.take()
-                return ast.IntoTarget(None, *_database_and_policy(names))
+                return ast.IntoTarget(None, *self._database_and_policy(names))
             names.append("" if self.peek().is_operator(".") else self.identifier())
-        if len(names) > 3:
-            raise self.refused("a measurement is database.policy.measurement at most")
-        return ast.IntoTarget(names[-1], *_database_and_policy(names[:-1]))
-
-    def _selected_sources(self) -> tuple[ast.SourceName | ast.NestedSelect, ...]:
-        found = [self._selected_source()]
-        while self.take_operator(","):
-            found.append(self._selected_source())
-        return tuple(found)
+        return ast.IntoTarget(names[-1], *self._database_and_policy(names[:-1]))
 
     def _selected_source(self) -> ast.SourceName | ast.NestedSelect:
         if not self.take_operator("("):
@@ -185,24 +175,21 @@ class _InfluxqlParser(ExpressionParser):
                 raise self.refused("a wildcard or a regular expression stands alone or as the argument of a function")
         return ast.SelectedField(expression, self.identifier() if self.take_word("AS") else None)
 
-    def _sources(self) -> tuple[ast.SourceName, ...]:
-        found = [self._source()]
-        while self.take_operator(","):
-            found.append(self._source())
-        return tuple(found)
-
     def _source(self) -> ast.SourceName:
-        if (pattern := self.take_regex()) is not None:
-            return ast.SourceName(pattern)
-        names: list[str] = [self.identifier()]
-        while self.take_operator("."):
+        names: list[str] = []
+        while True:
             if (pattern := self.take_regex()) is not None:
-                return ast.SourceName(pattern, names[0] if len(names) == 2 else None, names[-1])
-            names.append("" if self.peek().is_operator(".") else self.identifier())
-        if len(names) > 3:
+                return ast.SourceName(pattern, *self._database_and_policy(names))
+            names.append("" if names and self.peek().is_operator(".") else self.identifier())
+            if not self.take_operator("."):
+                break
+        return ast.SourceName(names[-1], *self._database_and_policy(names[:-1]))
+
+    def _database_and_policy(self, names: list[str]) -> tuple[str | None, str | None]:
+        """What stands before the name of a measurement: `policy` or `database.policy`."""
+        if len(names) > 2:
             raise self.refused("a measurement is database.policy.measurement at most")
-        policy = names[-2] if len(names) > 1 else None
-        return ast.SourceName(names[-1], names[0] if len(names) == 3 else None, policy)
+        return names[0] if len(names) == 2 else None, (names[-1] or None) if names else None
 
     def _grouping(self) -> ast.Grouping:
         if not self.take_word("GROUP"):
@@ -296,7 +283,7 @@ class _InfluxqlParser(ExpressionParser):
             raise self.refused(f"SHOW {what} {self.peek().value.upper()} is not supported")
         database = self.identifier() if self.take_word("ON") else None
         keys = self._with_measurement() if what == "MEASUREMENTS" else None
-        sources = self._sources() if self.take_word("FROM") else ()
+        sources = tuple(self.listed(self._source)) if self.take_word("FROM") else ()
         if what == "TAG VALUES":
             keys = self._with_key()
         where = self.expression() if self.take_word("WHERE") else None
@@ -320,9 +307,7 @@ class _InfluxqlParser(ExpressionParser):
         self.expect_word("KEY")
         if self.take_word("IN"):
             self.expect_operator("(")
-            names = [self.identifier()]
-            while self.take_operator(","):
-                names.append(self.identifier())
+            names = self.listed(self.identifier)
             self.expect_operator(")")
             return "=", tuple(names)
         operator = self.expect_operator("=", "!=", "<>", "=~", "!~")
@@ -335,12 +320,6 @@ class _InfluxqlParser(ExpressionParser):
         if found is None:
             raise self.unexpected("regex")
         return found
-
-
-def _database_and_policy(names: list[str]) -> tuple[str | None, str | None]:
-    """The database and the policy before the name of a measurement, from `policy` or `database.policy`."""
-    database = names[0] if len(names) == 2 else None
-    return database, (names[-1] or None) if names else None
 
 
 def _is_argument(part: ast.Expression, expression: ast.Expression) -> bool:

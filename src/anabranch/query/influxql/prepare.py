@@ -9,8 +9,8 @@ from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.fields import check_arguments, check_arithmetic, column_names, expanded
 from anabranch.query.influxql.measurement import Measurement
-from anabranch.query.influxql.relation import Columns, FieldType
-from anabranch.query.influxql.result_types import common_type, type_of
+from anabranch.query.influxql.relation import FieldType
+from anabranch.query.influxql.result_types import common_types, type_of
 from anabranch.query.influxql.statements import Database, sources_of
 
 
@@ -39,14 +39,6 @@ class _AllColumns:
     tags: tuple[str, ...]
     fields: Mapping[str, FieldType]
 
-    @classmethod
-    def of(cls, sources: Sequence[Columns]) -> _AllColumns:
-        fields: dict[str, FieldType] = {}
-        for each in sources:
-            for name, kind in each.fields.items():
-                fields[name] = common_type(kind, fields.get(name)) or kind
-        return cls(tuple(sorted({tag for each in sources for tag in each.tags})), fields)
-
 
 def prepared(statement: ast.Select, database: Database, default: str) -> PreparedSelect:
     """Look up what the statement names. A measurement that there is not is left out. Raises InvalidSql."""
@@ -61,7 +53,9 @@ def prepared(statement: ast.Select, database: Database, default: str) -> Prepare
     sources: Sequence[Measurement | PreparedSelect] = plain
     if inner:  # events of a measurement beside them are rows like theirs
         sources = [*inner, *(_rows_of(each, written) for each in plain)]
-    columns, known = shown_fields(written.fields), _AllColumns.of(sources)
+    columns = shown_fields(written.fields)
+    tags = sorted({tag for each in sources for tag in each.tags})
+    known = _AllColumns(tuple(tags), common_types(each.fields for each in sources))
     for field in written.fields:
         check_arguments(field.expression, known)
     names = column_names(columns)

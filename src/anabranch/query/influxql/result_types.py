@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from anabranch.query.influxql import syntax as ast
@@ -26,10 +26,13 @@ _KEEP_INTEGERS: Final = ("abs", "ceil", "floor", "round")
 _ORDER: Final[tuple[FieldType, ...]] = ("float", "integer", "string", "boolean")
 
 
-def common_type(first: FieldType | None, second: FieldType | None) -> FieldType | None:
-    """The type of a column that has the one in one source, the other in another."""
-    known = [each for each in _ORDER if each in (first, second)]
-    return known[0] if known else None
+def common_types(sources: Iterable[Mapping[str, FieldType]]) -> dict[str, FieldType]:
+    """The types of the columns of several sources. One that is of several types there is of the first of `_ORDER`."""
+    found: dict[str, FieldType] = {}
+    for columns in sources:
+        for name, kind in columns.items():
+            found[name] = min(kind, found.get(name, kind), key=_ORDER.index)
+    return found
 
 
 def type_of(expression: ast.Expression, columns: Columns) -> FieldType | None:

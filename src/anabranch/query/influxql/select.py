@@ -16,8 +16,7 @@ from anabranch.query.influxql.derived import DerivedRow, DerivedRows
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.plan import SelectPlan, planned, used_fields
 from anabranch.query.influxql.prepare import PreparedSelect, prepared
-from anabranch.query.influxql.relation import FieldType
-from anabranch.query.influxql.result_types import common_type
+from anabranch.query.influxql.result_types import common_types
 from anabranch.query.influxql.select_sql import SelectSql
 from anabranch.query.influxql.series import Found, Row, series_of, too_many_rows
 from anabranch.query.influxql.statements import Database, Rows
@@ -127,10 +126,7 @@ def _relations(source: PreparedSelect, plan: SelectPlan, database: Database, now
     count = sum(map(len, found.values()))
     if count > limits.INFLUXQL_ROWS_MAX:
         raise too_many_rows()
-    fields: dict[str, FieldType] = {}
-    for each in inner:
-        for field, kind in (*each.fields.items(), *((tag, "string") for tag in each.tags if tag not in each.fields)):
-            fields[field] = common_type(kind, fields.get(field)) or kind
+    fields = common_types({**dict.fromkeys(each.tags, "string"), **each.fields} for each in inner)
     tags = sorted({*(str(tag) for tag in plan.select.grouping.tags), *(tag for each in inner for tag in each.tags)})
     names = sorted(found, reverse=plan.select.descending)
     return [DerivedRows(name, tags, fields, found[name], by_time=len(inner) > 1) for name in names]
