@@ -7,6 +7,7 @@ prose about these things only where there is something to add.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mkdocs.structure.files as site_files
+from typer.main import get_command
 
 import anabranch
 from anabranch import errors, limits
@@ -153,7 +155,7 @@ def _extended(part: type) -> dict[type, tuple[str, ...]]:
 
 def command_page() -> str:
     """Every verb of the command line with its help, arguments and options."""
-    root = commands.get_command(commands.app)
+    root: Any = get_command(commands.app)
     parts = [
         "# Command line",
         "Every verb also explains itself: `anabranch VERB --help`. The options below may stand before the verb.",
@@ -256,11 +258,15 @@ def limits_page() -> str:
 
 
 def _limits() -> Iterator[tuple[str, str, str]]:
-    for line in Path(limits.__file__).read_text().splitlines():
-        match = re.match(r"([A-Z][A-Z0-9_]+)[^=]*=[^#]*(?:#\s*(.*))?$", line)
-        if match and match.group(1) not in ("KIB", "MIB"):
-            value = getattr(limits, match.group(1))
-            yield match.group(1), f"{value:,}" if isinstance(value, int) else str(value), match.group(2) or ""
+    text = Path(limits.__file__).read_text()
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        name, value = node.target.id, getattr(limits, node.target.id)
+        if name not in ("KIB", "MIB"):
+            comments = [line.partition("#")[2].strip() for line in lines[node.lineno - 1 : node.end_lineno]]
+            yield name, f"{value:,}" if isinstance(value, int) else str(value), " ".join(filter(None, comments))
 
 
 # ---- settings of a broker

@@ -8,17 +8,17 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 # Names and values
-NAME_CHARS_MAX: Final = 128
-TAGS_MAX: Final = 64
-TAG_CHARS_MAX: Final = 256
-KEY_BYTES_MAX: Final = 64 * KIB
+NAME_CHARS_MAX: Final = 128  # of a name: of a scope, of a stream in it, of a module
+TAGS_MAX: Final = 64  # of one stream or scope
+TAG_CHARS_MAX: Final = 256  # of a tag's name, and of its value
+KEY_BYTES_MAX: Final = 64 * KIB  # of a routing key, in UTF-8
 EVENT_BYTES_MAX: Final = 8 * MIB  # a larger event is stored in a blob of its own
 LARGE_EVENT_BYTES_MAX: Final = 256 * MIB  # fits an upload within BLOB_REQUEST_S, and one Spark value
-BATCH_BYTES_MAX: Final = 1024 * MIB
+BATCH_BYTES_MAX: Final = 1024 * MIB  # of one atomic batch
 CHECKS_MAX: Final = 64  # of a stream
 CHECK_CHARS_MAX: Final = 2_000  # of the condition of a check
 SCHEMA_FRESH_S: Final = 1.0  # a writer of a typed stream takes up a changed schema within this time
-COLUMNS_MAX: Final = 1_000
+COLUMNS_MAX: Final = 1_000  # of one stream
 COLUMN_NESTING_MAX: Final = 64  # how deep types of one column may be nested: Arrow and Spark recurse into them
 SEGMENTS_MAX: Final = 10_000  # open segments of one stream
 
@@ -41,9 +41,11 @@ PRODUCERS_UNNAMED_KEPT_US: Final = (
     7 * 24 * 3600 * 1_000_000
 )  # at least; those of clients that never closed their writer
 PRODUCERS_PAGE: Final = 256  # rows read at a time
-PRODUCER_NAME_BYTES_MAX: Final = 256
+PRODUCER_NAME_BYTES_MAX: Final = 256  # in UTF-8
 KNOWN_STATES_MAX: Final = 16_384  # states of logs and writers that a SQLite catalog keeps from one commit to the next
-WRITER_PROGRESS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
+WRITER_PROGRESS_KEPT_US: Final = (
+    7 * 24 * 3600 * 1_000_000
+)  # since a writer's last append to a log; later it can't repeat one
 STAGED_BYTES_MAX: Final = 32 * MIB  # a task's staged rows are written to a blob at this size
 STAGED_INLINE_BYTES_MAX: Final = 16 * KIB  # a staged batch up to this size is sent to the publisher as bytes
 UNAWAITED_COMMIT_DELAY_US_MAX: Final = (
@@ -116,10 +118,10 @@ BYTE_WAIT_S: Final = 1.0  # how often a reader waiting at the tail checks whethe
 
 # Object stores
 BLOB_REQUEST_S: Final = 60.0  # one attempt of a request, including the transfer
-BLOB_CONNECT_S: Final = 5.0
+BLOB_CONNECT_S: Final = 5.0  # for a connection to an object store
 BLOB_DEADLINE_S: Final = 180.0  # all attempts of one call; far below HORIZON_US
 BLOB_PAUSE_S_MIN: Final = 0.1  # between attempts; doubles each time
-BLOB_PAUSE_S_MAX: Final = 10.0
+BLOB_PAUSE_S_MAX: Final = 10.0  # the longest such pause
 BLOB_PART_BYTES: Final = 8 * MIB  # a larger read is made in parts of this size
 BLOB_PAGE_ROWS: Final = 1_000  # in one page of a listing
 BLOB_PARTS_MAX: Final = 4  # parts of one read that are fetched at the same time
@@ -129,18 +131,18 @@ HISTORY_FETCHES_MAX: Final = 4  # older ranges fetched at the same time
 FRESH_COMMIT_US: Final = 60 * 1_000_000  # a younger commit counts as recent, read by tailing readers
 
 # Tail
-TAIL_POLL_US_MIN: Final = 500
-TAIL_POLL_US_MAX: Final = 4_000
+TAIL_POLL_US_MIN: Final = 500  # how often a follower looks for commits of other processes, while there are any
+TAIL_POLL_US_MAX: Final = 4_000  # the same while there are none
 TAIL_POLL_REPORTED_US_MAX: Final = 40_000  # where the catalog reports commits; a report may be lost
 
 # Reader groups and shared state
 SYNCHRONIZER_ENTRIES_KEPT: Final = 256  # of a shared value; then all but the current one are removed
 SYNCHRONIZER_PAUSE_US_MIN: Final = 500  # an update's longest pause after losing a race; doubles each time
-SYNCHRONIZER_PAUSE_US_MAX: Final = 64_000
+SYNCHRONIZER_PAUSE_US_MAX: Final = 64_000  # and at most
 READER_LEASE_US: Final = 10 * 1_000_000  # a group reader without a heartbeat for this long is presumed dead
-READER_LEASE_US_MIN: Final = 100_000
+READER_LEASE_US_MIN: Final = 100_000  # the shortest that a group may choose
 READER_REFRESH_US: Final = 400_000  # how often it reads the group's state and reports its position
-READER_REFRESH_US_MIN: Final = 10_000
+READER_REFRESH_US_MIN: Final = 10_000  # the shortest that a group may choose
 READER_ROWS_MAX: Final = 4_096  # rows in a group reader's batch: at most this many are wasted if it is presumed dead
 REFUSALS_KEPT: Final = 64  # of a writer, that its caller has not seen
 CHECKPOINTS_KEPT: Final = 16  # of a reader group
@@ -166,8 +168,8 @@ SCALING_WIDTH_MIN: Final = 1 << 48  # key points: load never splits segments bel
 # Compact and collect
 PARQUET_BYTES_MAX: Final = 128 * MIB  # logical bytes gathered into one tier-2 file
 ARCHIVE_FILE_BYTES_MAX: Final = 256 * MIB  # logical bytes of an archive's data file, unless one event has more
-PARQUET_BYTES_MIN: Final = 64 * MIB
-PARQUET_ROWS_PER_GROUP: Final = 256 * 1024
+PARQUET_BYTES_MIN: Final = 64 * MIB  # logical bytes of a segment that are worth a tier-2 file
+PARQUET_ROWS_PER_GROUP: Final = 256 * 1024  # rows of one row group
 PARQUET_GROUP_BYTES_MAX: Final = 32 * MIB  # Arrow bytes buffered for one row group
 PARQUET_FOOTER_BYTES_MAX: Final = 128 * MIB  # a longer footer is refused without reading it
 PARQUET_PAGE_BYTES_MAX: Final = 512 * MIB  # the decompressed size that one page may declare
@@ -186,18 +188,20 @@ FLATTEN_SPANS_FORCED: Final = 4  # the same for a forced compaction
 FLATTEN_SPAN_BYTES_MAX: Final = 8 * MIB  # logical bytes of a span that counts as short
 FLATTEN_PAGE: Final = 64  # segments looked up in one query
 UPKEEP_RETRY_US: Final = 60 * 1_000_000  # before failed upkeep of a stream is retried; doubles each time
-UPKEEP_RETRY_US_MAX: Final = 6 * 3600 * 1_000_000
+UPKEEP_RETRY_US_MAX: Final = 6 * 3600 * 1_000_000  # and at most
 COLLECT_PAGE_ROWS: Final = 1_000  # logs or blobs read in one transaction
 HORIZON_US: Final = 3600 * 1_000_000  # a commit whose blob is older than this is refused
 SUBSCRIBERS_MAX: Final = 64  # reader groups that one retention policy waits for
 RETENTION_S: Final = 900.0  # how often upkeep applies retention policies
-REQUESTS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
+REQUESTS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000  # how long a change can be repeated with the same request id
 REQUEST_CHARS_MAX: Final = 512  # of a request id
-CHANGES_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000
-LEASE_US: Final = 600 * 1_000_000
+CHANGES_KEPT_US: Final = (
+    7 * 24 * 3600 * 1_000_000
+)  # how long changes stay in the outbox, from which notifications are made
+LEASE_US: Final = 600 * 1_000_000  # a lease that is not renewed for this long has ended
 TRANSACTIONS_KEPT_US: Final = 7 * 24 * 3600 * 1_000_000  # how long a transaction's outcome is kept
 TRANSACTION_LEASE_S: Final = 600.0  # default time until a transaction without writes expires
-TRANSACTION_LEASE_S_MAX: Final = 366 * 24 * 3600.0
+TRANSACTION_LEASE_S_MAX: Final = 366 * 24 * 3600.0  # the longest that a transaction may ask for: 366 days
 JOB_LEASE_US: Final = 6 * 3600 * 1_000_000  # a Spark job's lease, which can't be renewed before its last stage runs
 
 # Ephemeral streams
@@ -232,7 +236,7 @@ LATE_SHARE_EVENTS: Final = 1_000  # a continuing run is not checked before it ha
 
 # Recover
 MANIFEST_PART_BYTES: Final = 8 * MIB  # catalog rows in one blob of a manifest
-MANIFESTS_KEPT: Final = 3
+MANIFESTS_KEPT: Final = 3  # complete manifests; older ones are removed
 MANIFEST_BEGUN_US: Final = 24 * 3600 * 1_000_000  # an unfinished manifest of this age is abandoned
 MANIFEST_S: Final = 3600.0  # how often upkeep exports one
 MANIFEST_PROTECTS_US: Final = 7 * 24 * 3600 * 1_000_000  # the newest one protects its blobs for this long
@@ -255,7 +259,7 @@ RESULTS_AHEAD_MAX: Final = 256  # results of such a call that wait to be sent; t
 PROGRESS_REPORTS_MAX: Final = 64  # of one call that wait to be sent; older ones are dropped
 
 # Catalog
-CATALOG_PAGE_ROWS: Final = 1_000
+CATALOG_PAGE_ROWS: Final = 1_000  # rows that one query of a listing returns
 REQUEST_TRIES_MAX: Final = 5  # of a change whose answer was lost, if no caller would retry it
 SCOPE_PAGE: Final = 64  # streams of a scope copied or deleted in one transaction
 ALIASES_MAX: Final = 64  # of one stream
@@ -275,19 +279,19 @@ WAL_PAGES_CHECKPOINT: Final = 4_096  # 16 MiB of write-ahead log trigger a check
 # Brokers: rights and quotas
 TOKENS_MAX: Final = 10_000  # of a store, as each broker holds all in memory
 ROLES_MAX: Final = 1_000  # of a store, and of one principal
-PRINCIPAL_CHARS_MAX: Final = 200
+PRINCIPAL_CHARS_MAX: Final = 200  # of a principal's name
 TOKEN_LIFETIME_US_MAX: Final = 1_000 * 365 * 24 * 3600 * 1_000_000  # 1,000 years
 TOKEN_EXPIRED_KEPT_US: Final = 30 * 24 * 3600 * 1_000_000  # how long `token list` still shows an expired token
 ACCESS_REFRESH_S: Final = 0.5  # how often a broker looks whether tokens or roles have changed
 TLS_REFRESH_S: Final = 10.0  # how often a broker looks whether its certificate's files have changed
 KEY_SET_S: Final = 300.0  # how often it fetches the keys of the identity provider
 KEY_SET_AGAIN_S: Final = 10.0  # the shortest time between two fetches, where a token names an unknown key
-KEY_SET_ANSWER_S: Final = 10.0
-KEY_SET_BYTES_MAX: Final = MIB
+KEY_SET_ANSWER_S: Final = 10.0  # how long the identity provider may take to answer
+KEY_SET_BYTES_MAX: Final = MIB  # of the identity provider's answer
 SIGNED_TOKENS_KEPT: Final = 10_000  # verified tokens that a broker remembers until they expire; as many refused ones
 AUDIT_FLUSH_S: Final = 1.0  # how often a broker writes its notes to the audit stream
 AUDIT_PENDING_MAX: Final = 10_000  # notes that wait to be written; further ones are dropped and counted
-AUDIT_KEPT_US: Final = 365 * 24 * 3600 * 1_000_000
+AUDIT_KEPT_US: Final = 365 * 24 * 3600 * 1_000_000  # how long the audit stream keeps its events: 365 days
 ACCESS_STALE_S: Final = 30.0  # a broker that could not read the rights for this long refuses all calls
 
 # Spark
@@ -300,8 +304,8 @@ DEPLOYMENT_TEXT_BYTES_MAX: Final = MIB  # of the statements of one version
 DEPLOYMENT_PARAMETERS_MAX: Final = 1_000  # of one version
 DEPLOYMENT_VERSIONS_MAX: Final = 100  # of a query that are kept
 DEPLOYMENT_LEASE_US: Final = 10 * 1_000_000  # of a host, which renews it; then another host takes the query
-DEPLOYMENT_LEASE_US_MIN: Final = 1_000_000
-DEPLOYMENT_LEASE_US_MAX: Final = 24 * 3600 * 1_000_000
+DEPLOYMENT_LEASE_US_MIN: Final = 1_000_000  # the shortest that --lease takes
+DEPLOYMENT_LEASE_US_MAX: Final = 24 * 3600 * 1_000_000  # the longest: a day
 DEPLOYMENT_ATTEMPTS_MAX: Final = 3  # failures of a query in a row; then it is left alone until it is started again
 DEPLOYMENT_BACKOFF_S_MAX: Final = 60.0  # before a query is run again; it begins with 0 and 1 s, and doubles
 DEPLOYMENT_HEARD_S: Final = 10.0  # how long a caller waits for any host to take the question
@@ -350,12 +354,12 @@ MODULE_INSTANCES_MAX: Final = 8  # of one function that a query runs side by sid
 MODULE_CALL_S_MAX: Final = 5.0  # of one call
 MODULE_TICK_S: Final = 0.05  # how exactly that time is kept
 MODULE_IDLE_S: Final = 5.0  # without a call; then nothing keeps time until the next one
-MODULE_CALL_INSTRUCTIONS: Final = 50_000_000  # that one call may execute, and for each of its rows:
-MODULE_ROW_INSTRUCTIONS: Final = 50_000
+MODULE_CALL_INSTRUCTIONS: Final = 50_000_000  # that one call may execute, and the next for each of its rows
+MODULE_ROW_INSTRUCTIONS: Final = 50_000  # for each row
 MODULE_MESSAGE_BYTES_MAX: Final = 1_000  # of the message with which a function refuses its input
 
 # Runs of several verbs in one call
-RUN_STEPS_MAX: Final = 100
+RUN_STEPS_MAX: Final = 100  # of one run (POST /v1/run)
 RUN_S_MAX: Final = 60.0  # no further step begins after this time
 RUN_ANSWER_BYTES_MAX: Final = 8 * MIB  # of all results, as JSON
 RUN_PINNED_BYTES_MAX: Final = 64 * KIB  # of a result that is kept under the run's request id
@@ -368,10 +372,10 @@ RUN_TRANSACTION_KEPT_BYTES_MAX: Final = 1 * MIB  # of all its results, where the
 LATEST_BYTES_MAX: Final = 256 * MIB  # of the latest events that a process keeps of streams
 LATEST_COMPACT_BYTES: Final = 32 * MIB  # of rows that are no longer the latest, besides as many as are
 LATEST_KEY_BYTES: Final = 150  # the approximate memory of a key in Python
-LATEST_STREAMS_MAX: Final = 64
+LATEST_STREAMS_MAX: Final = 64  # streams whose latest events a process keeps
 
 # Arrow Flight
-COMMAND_BYTES_MAX: Final = MIB
+COMMAND_BYTES_MAX: Final = MIB  # of one command of Flight
 FLIGHT_BATCH_BYTES: Final = 2 * MIB  # sent together, if so much is at hand
 CONNECTION_BYTES_MAX: Final = 4 * MIB  # of one call: read ahead of its consumer, or accepted and not yet durable
 CONNECTION_BATCHES_MAX: Final = 16  # of one append: accepted and not yet durable
@@ -393,7 +397,7 @@ HTTP_THREADS_MAX: Final = 16  # calls that wait for the catalog, or move many ev
 HTTP_VERBS_MAX: Final = 16  # management verbs under way at the same time
 HTTP_QUERIES_MAX: Final = 16  # calls that wait for a query, or for their turn to run one, at the same time
 HTTP_PAGE_EVENTS: Final = 100  # of a page of JSON, unless the request says otherwise
-HTTP_PAGE_EVENTS_MAX: Final = 10_000
+HTTP_PAGE_EVENTS_MAX: Final = 10_000  # the most that a request may ask for
 HTTP_PAGE_BYTES_MAX: Final = 8 * MIB  # a page ends here even if it holds fewer events
 HTTP_ENCODED_BYTES: Final = 256 * KIB  # events of a long answer that are written as text together
 HTTP_POINTERS_MAX: Final = 1_000  # pointers in the answer to an append; for more events there are only ranges

@@ -15,6 +15,9 @@ class Settings:
     """The settings of an opened store. The defaults suit one machine. Sizes are in bytes, times in µs, unless the name
     says otherwise.
 
+    - `inline_bytes_max`: a commit up to this size is stored in the catalog instead of a blob.
+    - `commit_bytes_max`: how much is gathered into one commit; a larger batch is still committed whole.
+    - `pipeline_bytes_min`: a smaller commit waits for the one in progress instead of starting beside it.
     - `commits_in_flight_max`: how many commits are written at the same time. None uses the limit for a folder, or the
       one for an object store.
     - `pending_bytes_max`: how much of a writer's data may wait for them. None as above.
@@ -24,12 +27,16 @@ class Settings:
     - `staged_bytes_max`: how much a transaction, or a task, holds in memory of one stream before it writes a blob.
     - `history_bytes_per_s_max`: how fast a process fetches older data (all but recent commits) from an object store;
       None disables the limit.
+    - `tail_cache_bytes_max`, `history_cache_bytes_max`: how much a process keeps of recent commits, and of older data,
+      that it has fetched from an object store. The second also bounds ranges of history that were read ahead.
+    - `tail_poll_us_max`: how long a follower waits between two looks for commits of other processes, at most.
     - `verify_ahead`: a reader verifies the checksum of the next large message in a parallel task. Off for an object
       store, from which only requested data is fetched.
     - `catalog_lock_s`: how long a call waits for the catalog's lock, and for an unreachable server.
     - `catalog_answer_s`: how long PostgreSQL may take to answer, excluding that; then the connection is dropped.
     - `blob_request_s`: how long one request to an object store may take.
     - `blob_deadline_s`: how long a call to an object store keeps retrying.
+    - `horizon_us`: how long an unused file and an unfinished upload are kept before they are collected.
     - `maintenance_s`: how often to run compaction and collection in the background; None disables.
     - `manifest_s`: how often this upkeep copies the catalog to the blobs, so that it can be rebuilt; None disables.
     - `retention_s`: how often this upkeep truncates streams by their retention policies; None disables.

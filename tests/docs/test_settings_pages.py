@@ -1,0 +1,21 @@
+"""The pages of settings and limits say what each one means."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from anabranch.runtime.settings import Settings
+from anabranch.server.config import ServerSettings
+from docs import site_hooks
+
+
+def test_every_limit_has_a_meaning() -> None:
+    limits = list(site_hooks._limits())
+    assert len(limits) > 300
+    assert [name for name, _, meaning in limits if not meaning] == []
+
+
+def test_every_setting_has_a_meaning() -> None:
+    text = Settings.__doc__ or ""
+    assert [field.name for field in dataclasses.fields(Settings) if f"`{field.name}`" not in text] == []
+    assert [name for name, field in ServerSettings.model_fields.items() if not field.description] == []
