@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -17,12 +17,10 @@ from anabranch.model.amounts import size_text
 from anabranch.model.seconds import check_seconds
 
 if TYPE_CHECKING:
-    from anabranch.log.checking.check import Finding
     from anabranch.log.checking.repair import RepairAction
     from anabranch.log.upkeep.collect import CollectReport
     from anabranch.log.upkeep.compact import CompactReport
     from anabranch.store import Store
-    from anabranch.streams.retention.apply import RetainReport
 
 _Report = TypeVar("_Report")
 
@@ -49,15 +47,11 @@ def compact(
       anabranch compact iot/sensors --force
       anabranch compact --every 60
     """
-
-    def once(opened: Store, meter: ProgressMeter) -> CompactReport:
-        return opened.compact(stream, force=force, progress=meter.show)
-
-    def print_report(report: CompactReport) -> None:
-        _print_report(as_json, asdict(report), _compacted(report))
-        _skipped(report.skipped)
-
-    _repeat(every, "compact", once, print_report)
+    for report in _reports(
+        every, "compact", lambda opened, meter: opened.compact(stream, force=force, progress=meter.show)
+    ):
+        print_result(as_json, asdict(report), _compacted(report))
+        _print_skipped(report.skipped)
 
 
 def collect(
@@ -80,21 +74,16 @@ def collect(
       anabranch collect
       anabranch collect --every 600
     """
-
     if grace is not None:
         check_seconds("--grace", grace)
     horizon_us = None if grace is None else round(grace * 1_000_000)
-
-    def once(opened: Store, meter: ProgressMeter) -> CollectReport:
-        return opened.collect(horizon_us=horizon_us, progress=meter.show)
-
-    def print_report(report: CollectReport) -> None:
-        _print_report(as_json, asdict(report), _collected(report))
-        _skipped(report.skipped)
+    for report in _reports(
+        every, "collect", lambda opened, meter: opened.collect(horizon_us=horizon_us, progress=meter.show)
+    ):
+        print_result(as_json, asdict(report), _collected(report))
+        _print_skipped(report.skipped)
         if not as_json and report.blobs_waiting:
             print_note("what keeps unused files, and until when: anabranch space")
-
-    _repeat(every, "collect", once, print_report)
 
 
 def retain(stream: OneStreamArgument = None, every: EveryOption = None, as_json: JsonOption = False) -> None:
@@ -107,22 +96,16 @@ def retain(stream: OneStreamArgument = None, every: EveryOption = None, as_json:
       anabranch retain
       anabranch retain --every 900
     """
-
-    def once(opened: Store, meter: ProgressMeter) -> RetainReport:
-        return opened.retain(stream, progress=meter.show)
-
-    def print_report(report: RetainReport) -> None:
+    for report in _reports(every, "retain", lambda opened, meter: opened.retain(stream, progress=meter.show)):
         gone = f"{counted(report.events, 'event')} ({size_text(report.bytes)}) of {counted(report.truncated, 'stream')}"
         kept = f"{counted(report.streams, 'stream')} with a policy"
-        _print_report(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}")
+        print_result(as_json, asdict(report), f"{gone} removed, in {report.seconds:.1f} s; {kept}")
         for each in () if as_json else report.passed:
             print_note(
                 f"reader group '{each.group}' lags and was passed: {counted(each.events, 'event')} ({size_text(each.bytes)}) "
                 f"of '{each.stream}' that it had not read are gone"
             )
-        _skipped(report.skipped)
-
-    _repeat(every, "retain", once, print_report)
+        _print_skipped(report.skipped)
 
 
 def check(
@@ -153,6 +136,9 @@ def check(
       anabranch check --repair --dry-run
       anabranch check --json | jq -r '.findings[].where'
     """
+    from anabranch.log.checking.check import Finding
+    from anabranch.log.checking.repair import advice
+
     if dry_run and not repair:
         raise InvalidArgument("--dry-run requires --repair")
     findings: list[Finding] = []
@@ -164,7 +150,7 @@ def check(
         if not as_json:
             put_line(finding, flush=True)
             if explained:
-                put_line(f"  left as it is: {_advice(finding)}", flush=True)
+                put_line(f"  left as it is: {advice(finding)}", flush=True)
 
     try:
         with open_store() as opened, ProgressMeter("checking", unit_bytes=False) as meter:
@@ -177,15 +163,13 @@ def check(
                 with meter.paused():
                     found(finding)
     except CorruptCatalog as exc:  # too damaged to be opened: report it as a finding
-        from anabranch.log.checking.check import Finding
-
         found(Finding("catalog", str(exc)))
     if as_json:
         result: dict[str, Any] = {
             "ok": not findings,
             "findings": [
                 {"where": f.where, "what": f.message, "severity": f.severity.value}
-                | ({"advice": _advice(f)} if explained else {})
+                | ({"advice": advice(f)} if explained else {})
                 for f in findings
             ],
         }
@@ -200,18 +184,8 @@ def check(
         raise typer.Exit(1)
 
 
-def _advice(finding: Finding) -> str:
-    from anabranch.log.checking.repair import advice
-
-    return advice(finding)
-
-
-def _repeat(
-    every: float | None,
-    what: str,
-    once: Callable[[Store, ProgressMeter], _Report],
-    print_report: Callable[[_Report], None],
-) -> None:
+def _reports(every: float | None, what: str, once: Callable[[Store, ProgressMeter], _Report]) -> Iterator[_Report]:
+    """Does it once, or with --every until Ctrl-C, and yields each report."""
     if every is not None:
         check_seconds("--every", every)
         if every <= 0:
@@ -220,19 +194,15 @@ def _repeat(
         while True:
             with ProgressMeter(what, unit_bytes=what == "compact") as meter:
                 report = once(opened, meter)
-            print_report(report)
+            yield report
             if every is None:
                 return
             opened.runtime.tasks.sleep(every)
 
 
-def _skipped(reasons: Sequence[str]) -> None:
+def _print_skipped(reasons: Sequence[str]) -> None:
     for reason in reasons:
         print_note(f"skipped: {reason}")
-
-
-def _print_report(as_json: bool, report: dict[str, Any], text: str) -> None:
-    print_result(as_json, report, text)
 
 
 def _compacted(report: CompactReport) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 from anabranch.cli.declare import argument, new_app, option
 from anabranch.cli.options import JsonOption, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_result, put_line
+
+if TYPE_CHECKING:
+    from anabranch.security.roles import Roles
 
 app = new_app()
 
@@ -31,10 +36,8 @@ def define(
 
       anabranch role define loader --allow write --allow create
     """
-    from anabranch.security.roles import Roles
-
-    with open_catalog() as names:
-        row = Roles(names.changes).define(role, operation)
+    with _open_roles() as roles:
+        row = roles.define(role, operation)
     print_result(
         as_json,
         {"role": row.name, "operations": list(row.operations)},
@@ -50,10 +53,8 @@ def delete(role: _RoleArgument, as_json: JsonOption = False) -> None:
 
       anabranch role delete loader
     """
-    from anabranch.security.roles import Roles
-
-    with open_catalog() as names:
-        Roles(names.changes).delete(role)
+    with _open_roles() as roles:
+        roles.delete(role)
     print_result(as_json, {"role": role}, f"role '{role}' is gone")
 
 
@@ -65,10 +66,7 @@ def list_roles(as_json: JsonOption = False) -> None:
 
       anabranch role list
     """
-    from anabranch.security.roles import Roles
-
-    with open_catalog() as names:
-        roles = Roles(names.changes)
+    with _open_roles() as roles:
         found, bindings = roles.list(), roles.bindings()
     bound = [(row.principal, each.role, each.on) for row in bindings for each in row.roles]
     if as_json:
@@ -99,10 +97,8 @@ def bind(
       anabranch role bind reader dashboard --on iot/
       anabranch role bind operator oidc:alice@example.com
     """
-    from anabranch.security.roles import Roles
-
-    with open_catalog() as names:
-        row = Roles(names.changes).bind(role, principal, on)
+    with _open_roles() as roles:
+        row = roles.bind(role, principal, on)
     print_result(
         as_json,
         {"principal": row.principal, "roles": [each._asdict() for each in row.roles]},
@@ -125,12 +121,18 @@ def unbind(
 
       anabranch role unbind reader dashboard --on iot/
     """
-    from anabranch.security.roles import Roles
-
-    with open_catalog() as names:
-        gone = Roles(names.changes).unbind(role, principal, on)
+    with _open_roles() as roles:
+        gone = roles.unbind(role, principal, on)
     print_result(
         as_json,
         {"principal": principal, "unbound": [each._asdict() for each in gone]},
         f"'{principal}' no longer has role '{role}' on {', '.join(repr(each.on) for each in gone)}",
     )
+
+
+@contextmanager
+def _open_roles() -> Iterator[Roles]:
+    from anabranch.security.roles import Roles
+
+    with open_catalog() as names:
+        yield Roles(names.changes)
