@@ -11,26 +11,22 @@ from anabranch.cli.output import counted, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 
-_Url = Annotated[str, argument("URL", "An archive, a folder or bucket of Parquet files, or one such file.")]
-_Name = Annotated[str | None, argument("NAME", "The stream's name in this store; an archive brings its own.")]
-_Key = Annotated[str | None, option("--key", "COLUMN", "The column with the routing key.")]
-_Time = Annotated[str | None, option("--time", "COLUMN", "The column with the event time.")]
-_Stream = Annotated[str | None, option("--stream", "ID", "The stream to attach, if a store's files hold several.")]
-_Checksums = Annotated[
-    bool, flag("--checksums", "Compute checksums of all bytes now, so that later changes are detected.")
-]
-_Confirm = Annotated[bool, flag("--confirm", "After a restore or rebuild: allow reading what was attached from URL.")]
-
 
 def attach(
-    url: _Url,
-    name: _Name = None,
-    key: _Key = None,
-    time: _Time = None,
-    stream: _Stream = None,
-    checksums: _Checksums = False,
+    url: Annotated[str, argument("URL", "An archive, a folder or bucket of Parquet files, or one such file.")],
+    name: Annotated[str | None, argument("NAME", "The stream's name in this store; an archive brings its own.")] = None,
+    key: Annotated[str | None, option("--key", "COLUMN", "The column with the routing key.")] = None,
+    time: Annotated[str | None, option("--time", "COLUMN", "The column with the event time.")] = None,
+    stream: Annotated[
+        str | None, option("--stream", "ID", "The stream to attach, if a store's files hold several.")
+    ] = None,
+    checksums: Annotated[
+        bool, flag("--checksums", "Compute checksums of all bytes now, so that later changes are detected.")
+    ] = False,
     truncate_times: TruncateTimesOption = False,
-    confirm: _Confirm = False,
+    confirm: Annotated[
+        bool, flag("--confirm", "After a restore or rebuild: allow reading what was attached from URL.")
+    ] = False,
     trusted: TrustedOption = None,
     as_json: JsonOption = False,
 ) -> None:

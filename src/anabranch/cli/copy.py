@@ -19,28 +19,22 @@ if TYPE_CHECKING:
     from anabranch.transfer.jobs.job import Job
 
 
-_Target = Annotated[str, argument("TARGET", "The new stream, as scope/name.")]
-_Condition = Annotated[str | None, option("--where", "CONDITION", "Copy only events for which this is true, in SQL.")]
-_Key = Annotated[list[str] | None, option("--key", "KEY", "Copy only events with this key; repeatable.")]
-_Independent = Annotated[bool, flag("--independent", "Copy the bytes too, so that no blob is shared.")]
-_Follow = Annotated[bool, flag("--follow", "Keep the copy up to date with new events.")]
-_Idle = Annotated[str | None, option("--idle", "TIME", "Stop following after this time without new events: 30s.")]
-_Duration = Annotated[str | None, option("--for", "TIME", "Stop following after this time: 8h.")]
-_Events = Annotated[int | None, option("--events", "N", "Stop following after this many new events.", min=0)]
-
-
 def copy(
     stream: RangeOptions,
-    target: _Target,
+    target: Annotated[str, argument("TARGET", "The new stream, as scope/name.")],
     *,
-    condition: _Condition = None,
-    key: _Key = None,
+    condition: Annotated[
+        str | None, option("--where", "CONDITION", "Copy only events for which this is true, in SQL.")
+    ] = None,
+    key: Annotated[list[str] | None, option("--key", "KEY", "Copy only events with this key; repeatable.")] = None,
     to: TargetStoreOptions,
-    independent: _Independent = False,
-    follow: _Follow = False,
-    idle: _Idle = None,
-    duration: _Duration = None,
-    events: _Events = None,
+    independent: Annotated[bool, flag("--independent", "Copy the bytes too, so that no blob is shared.")] = False,
+    follow: Annotated[bool, flag("--follow", "Keep the copy up to date with new events.")] = False,
+    idle: Annotated[
+        str | None, option("--idle", "TIME", "Stop following after this time without new events: 30s.")
+    ] = None,
+    duration: Annotated[str | None, option("--for", "TIME", "Stop following after this time: 8h.")] = None,
+    events: Annotated[int | None, option("--events", "N", "Stop following after this many new events.", min=0)] = None,
     window: WindowOption = 4,
     as_json: JsonOption = False,
 ) -> None:

@@ -25,38 +25,35 @@ from anabranch.errors import InvalidArgument
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SchemaFrom = Annotated[
-    Path | None, option("--schema-from", "FILE", "Take the columns of a CSV, JSON lines, Parquet or Arrow file.")
-]
-_Segments = Annotated[int | None, option("--segments", "N", "Segments of equal key range; default: 1.")]
-_RetainFor = Annotated[str | None, option("--retain-for", "AGE", "Remove events older than this: 7d, 12h, 30m.")]
-_RetainBytes = Annotated[str | None, option("--retain-bytes", "SIZE", "Keep this many of the newest bytes: 10GB.")]
-_RetainGroup = Annotated[
-    list[str] | None,
-    option(
-        "--retain-group",
-        "GROUP",
-        "Remove events that this reader group has read; with several groups, those that all have read.",
-    ),
-]
-_ExistOk = Annotated[bool, flag("--exist-ok", "Do nothing if the stream exists with the same schema.")]
-
 
 def create(
     stream: StreamArgument,
     *,
     schema: SchemaOption = None,
-    schema_from: _SchemaFrom = None,
+    schema_from: Annotated[
+        Path | None, option("--schema-from", "FILE", "Take the columns of a CSV, JSON lines, Parquet or Arrow file.")
+    ] = None,
     key: KeyOption = None,
     time: TimeOption = None,
-    segments: _Segments = None,
+    segments: Annotated[int | None, option("--segments", "N", "Segments of equal key range; default: 1.")] = None,
     rate: RateOptions,
-    retain_for: _RetainFor = None,
-    retain_bytes: _RetainBytes = None,
-    retain_group: _RetainGroup = None,
+    retain_for: Annotated[
+        str | None, option("--retain-for", "AGE", "Remove events older than this: 7d, 12h, 30m.")
+    ] = None,
+    retain_bytes: Annotated[
+        str | None, option("--retain-bytes", "SIZE", "Keep this many of the newest bytes: 10GB.")
+    ] = None,
+    retain_group: Annotated[
+        list[str] | None,
+        option(
+            "--retain-group",
+            "GROUP",
+            "Remove events that this reader group has read; with several groups, those that all have read.",
+        ),
+    ] = None,
     check: CheckOption = None,
     tag: TagOption = None,
-    exist_ok: _ExistOk = False,
+    exist_ok: Annotated[bool, flag("--exist-ok", "Do nothing if the stream exists with the same schema.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Create a stream. Without a schema it is raw: its events are bytes with a key and a time.

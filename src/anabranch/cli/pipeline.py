@@ -37,57 +37,49 @@ NameArgument = Annotated[str, argument("NAME", "The pipeline's name.")]
 
 
 # The options of a run.
-_Name = Annotated[str | None, option("--name", "NAME", "The pipeline's name; default: the file's name.")]
-_Flush = Annotated[bool, flag("--flush", "With --once: close all windows at the end; later events then count as late.")]
-_Seconds = Annotated[float | None, option("--seconds", "N", "Stop after this many seconds.", min=0)]
-_EventsMax = Annotated[
-    int | None, option("--events-max", "N", "Maximum events of a micro-batch, for each source.", min=1)
-]
-_Checkpoints = Annotated[
-    str | None,
-    option(
-        "--checkpoints",
-        "FOLDER|URL",
-        "Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
-    ),
-]
-_Ephemeral = Annotated[
-    bool, flag("--ephemeral", "At the end, delete the pipeline, its checkpoints and its late events.")
-]
-_Also = Annotated[bool, flag("--also", "Allow feeding streams that another pipeline feeds too.")]
-_Collect = Annotated[bool, flag("--collect", "At the end, print the results of the last statement in this run.")]
-_Form = Annotated[
-    Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")
-]
 
 
 _STOPPING = "stopping after the micro-batch in progress; a second signal ends it at once"
-
-_Once = Annotated[bool, flag("--once", "Process the events that exist now, and end.")]
-_Quiet = Annotated[bool, flag("--quiet -q", "Show no progress.")]
 
 
 @app.command()
 def run(
     file: FileArgument,
     *,
-    name: _Name = None,
+    name: Annotated[str | None, option("--name", "NAME", "The pipeline's name; default: the file's name.")] = None,
     dialect: DialectOption = None,
-    once: _Once = False,
-    flush: _Flush = False,
+    once: Annotated[bool, flag("--once", "Process the events that exist now, and end.")] = False,
+    flush: Annotated[
+        bool, flag("--flush", "With --once: close all windows at the end; later events then count as late.")
+    ] = False,
     param: ParamOption = None,
     files: QueryFileOptions,
     start: StartFromOption = None,
     by: StartByOption = "append",
     replace: ReplaceOption = False,
-    seconds: _Seconds = None,
-    events_max: _EventsMax = None,
-    checkpoints: _Checkpoints = None,
-    ephemeral: _Ephemeral = False,
-    also: _Also = False,
-    collect: _Collect = False,
-    form: _Form = None,
-    quiet: _Quiet = False,
+    seconds: Annotated[float | None, option("--seconds", "N", "Stop after this many seconds.", min=0)] = None,
+    events_max: Annotated[
+        int | None, option("--events-max", "N", "Maximum events of a micro-batch, for each source.", min=1)
+    ] = None,
+    checkpoints: Annotated[
+        str | None,
+        option(
+            "--checkpoints",
+            "FOLDER|URL",
+            "Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
+        ),
+    ] = None,
+    ephemeral: Annotated[
+        bool, flag("--ephemeral", "At the end, delete the pipeline, its checkpoints and its late events.")
+    ] = False,
+    also: Annotated[bool, flag("--also", "Allow feeding streams that another pipeline feeds too.")] = False,
+    collect: Annotated[
+        bool, flag("--collect", "At the end, print the results of the last statement in this run.")
+    ] = False,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")
+    ] = None,
+    quiet: Annotated[bool, flag("--quiet -q", "Show no progress.")] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -18,21 +18,19 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import to_duration, to_size
 from anabranch.remote.address import is_broker
 
-_Sql = Annotated[str | None, argument("[SQL]", "The query; - is stdin.")]
-_File = Annotated[Path | None, option("--file", "FILE", "Take the query from a file.")]
-_AllowFiles = Annotated[bool, flag("--allow-files", "Let the query use files of this machine and DuckDB's extensions.")]
-_Timeout = Annotated[str | None, option("--timeout", "DURATION", "Stop the query after this time, such as 30s.")]
-_Memory = Annotated[
-    str | None, option("--memory", "SIZE", "Memory that it may use, such as 2GiB; more spills to disk.")
-]
-
 
 def query(
-    sql: _Sql = None,
-    file: _File = None,
-    allow_files: _AllowFiles = False,
-    timeout: _Timeout = None,
-    memory: _Memory = None,
+    sql: Annotated[str | None, argument("[SQL]", "The query; - is stdin.")] = None,
+    file: Annotated[Path | None, option("--file", "FILE", "Take the query from a file.")] = None,
+    allow_files: Annotated[
+        bool, flag("--allow-files", "Let the query use files of this machine and DuckDB's extensions.")
+    ] = False,
+    timeout: Annotated[
+        str | None, option("--timeout", "DURATION", "Stop the query after this time, such as 30s.")
+    ] = None,
+    memory: Annotated[
+        str | None, option("--memory", "SIZE", "Memory that it may use, such as 2GiB; more spills to disk.")
+    ] = None,
     dialect: DialectOption = None,
     *,
     output: OutputOptions,

@@ -18,20 +18,16 @@ if TYPE_CHECKING:
     from anabranch.transfer.jobs.job import Job
 
 
-_Between = Annotated[
-    tuple[str, str], option("--between", "START END", "The range of times, END exclusive; -2h is two hours ago.")
-]
-_With = Annotated[str | None, option("--with", "STREAM", "The replacement: a stream, or scope/name\\[start,end].")]
-_Nothing = Annotated[bool, flag("--with-nothing", "Remove the events, and put nothing there.")]
-_By = Annotated[str, option("--by", "event|append", "What the times mean: event times, or append times.")]
-
-
 def replace(
     stream: StreamArgument,
-    between: _Between,
-    with_: _With = None,
-    nothing: _Nothing = False,
-    by: _By = "event",
+    between: Annotated[
+        tuple[str, str], option("--between", "START END", "The range of times, END exclusive; -2h is two hours ago.")
+    ],
+    with_: Annotated[
+        str | None, option("--with", "STREAM", "The replacement: a stream, or scope/name\\[start,end].")
+    ] = None,
+    nothing: Annotated[bool, flag("--with-nothing", "Remove the events, and put nothing there.")] = False,
+    by: Annotated[str, option("--by", "event|append", "What the times mean: event times, or append times.")] = "event",
     window: WindowOption = 4,
     yes: YesOption = False,
     as_json: JsonOption = False,

@@ -16,37 +16,33 @@ if TYPE_CHECKING:
     from anabranch.store import Subscriber
     from anabranch.streams.retention.policy import Release, Retention
 
-_Age = Annotated[str | None, option("--for", "AGE", "Remove events older than this: 7d, 12h, 30m.")]
-_Size = Annotated[str | None, option("--bytes", "SIZE", "Keep this many of the newest bytes: 500MB, 10GB, 10GiB.")]
-_AgeMin = Annotated[
-    str | None, option("--at-least-for", "AGE", "Keep events younger than this, regardless of --bytes.")
-]
-_SizeMin = Annotated[str | None, option("--at-least-bytes", "SIZE", "Keep at least this much, regardless of --for.")]
-_Groups = Annotated[
-    list[str] | None,
-    option(
-        "--group",
-        "GROUP",
-        "Remove events that this reader group has read; with several groups, those that all have read.",
-    ),
-]
-_Checkpointed = Annotated[
-    bool, flag("--checkpointed", "With --group: remove events before its last checkpoint, not those that it has read.")
-]
-_Forever = Annotated[bool, flag("--forever", "Keep all events from now on.")]
-_Now = Annotated[bool, flag("--now", "Carry it out at once, not with the next upkeep.")]
-
 
 def retain(
     stream: StreamArgument,
-    age: _Age = None,
-    size: _Size = None,
-    age_min: _AgeMin = None,
-    size_min: _SizeMin = None,
-    groups: _Groups = None,
-    checkpointed: _Checkpointed = False,
-    forever: _Forever = False,
-    now: _Now = False,
+    age: Annotated[str | None, option("--for", "AGE", "Remove events older than this: 7d, 12h, 30m.")] = None,
+    size: Annotated[
+        str | None, option("--bytes", "SIZE", "Keep this many of the newest bytes: 500MB, 10GB, 10GiB.")
+    ] = None,
+    age_min: Annotated[
+        str | None, option("--at-least-for", "AGE", "Keep events younger than this, regardless of --bytes.")
+    ] = None,
+    size_min: Annotated[
+        str | None, option("--at-least-bytes", "SIZE", "Keep at least this much, regardless of --for.")
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        option(
+            "--group",
+            "GROUP",
+            "Remove events that this reader group has read; with several groups, those that all have read.",
+        ),
+    ] = None,
+    checkpointed: Annotated[
+        bool,
+        flag("--checkpointed", "With --group: remove events before its last checkpoint, not those that it has read."),
+    ] = False,
+    forever: Annotated[bool, flag("--forever", "Keep all events from now on.")] = False,
+    now: Annotated[bool, flag("--now", "Carry it out at once, not with the next upkeep.")] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:

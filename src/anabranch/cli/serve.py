@@ -34,40 +34,35 @@ def _port(name: str) -> Any:
     return typer.Option(f"--{name}-port", metavar="PORT", help=f"The port of {name}; 0 takes a free one.")
 
 
-_Config = Annotated[Path | None, option("--config", "FILE", "Settings as TOML. Default: ANABRANCH_SERVER_CONFIG.")]
-_Host = Annotated[str | None, option("--host", "HOST", "The interface to listen on. Default: 127.0.0.1.")]
-_FlightPort = Annotated[int | None, _port("flight")]
-_HttpPort = Annotated[int | None, _port("http")]
-_GrpcPort = Annotated[int | None, _port("grpc")]
-_Workers = Annotated[int | None, option("--workers", "N", "Processes that serve HTTP on one socket.")]
-_Auth = Annotated[str | None, option("--auth", "KIND", "Authentication: tokens, or off. Default: off on loopback.")]
-_TlsCertificate = Annotated[Path | None, option("--tls-certificate", "FILE", "The certificate chain, in PEM.")]
-_TlsKey = Annotated[Path | None, option("--tls-key", "FILE", "Its private key, in PEM.")]
-_DevTls = Annotated[bool | None, flag("--dev-tls", "Make a certificate for this start.")]
-_Insecure = Annotated[bool | None, flag("--insecure", "Serve other machines without TLS or authentication.")]
-_Queries = Annotated[bool | None, flag("--queries", "Run deployed queries too, as `anabranch queries serve` does.")]
-_Sets = Annotated[
-    list[str] | None, option("--set", "NAME=VALUE", "Any other setting, as in the file; may be given several times.")
-]
-_PrintConfig = Annotated[bool, flag("--print-config", "Print all settings and where each came from, and exit.")]
-
-
 def serve(
     context: typer.Context,
-    config: _Config = None,
-    host: _Host = None,
-    flight_port: _FlightPort = None,
-    http_port: _HttpPort = None,
-    grpc_port: _GrpcPort = None,
-    workers: _Workers = None,
-    auth: _Auth = None,
-    tls_certificate: _TlsCertificate = None,
-    tls_key: _TlsKey = None,
-    dev_tls: _DevTls = None,
-    insecure: _Insecure = None,
-    queries: _Queries = None,
-    sets: _Sets = None,
-    print_config: _PrintConfig = False,
+    config: Annotated[
+        Path | None, option("--config", "FILE", "Settings as TOML. Default: ANABRANCH_SERVER_CONFIG.")
+    ] = None,
+    host: Annotated[str | None, option("--host", "HOST", "The interface to listen on. Default: 127.0.0.1.")] = None,
+    flight_port: Annotated[int | None, _port("flight")] = None,
+    http_port: Annotated[int | None, _port("http")] = None,
+    grpc_port: Annotated[int | None, _port("grpc")] = None,
+    workers: Annotated[int | None, option("--workers", "N", "Processes that serve HTTP on one socket.")] = None,
+    auth: Annotated[
+        str | None, option("--auth", "KIND", "Authentication: tokens, or off. Default: off on loopback.")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, option("--tls-certificate", "FILE", "The certificate chain, in PEM.")
+    ] = None,
+    tls_key: Annotated[Path | None, option("--tls-key", "FILE", "Its private key, in PEM.")] = None,
+    dev_tls: Annotated[bool | None, flag("--dev-tls", "Make a certificate for this start.")] = None,
+    insecure: Annotated[bool | None, flag("--insecure", "Serve other machines without TLS or authentication.")] = None,
+    queries: Annotated[
+        bool | None, flag("--queries", "Run deployed queries too, as `anabranch queries serve` does.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        option("--set", "NAME=VALUE", "Any other setting, as in the file; may be given several times."),
+    ] = None,
+    print_config: Annotated[
+        bool, flag("--print-config", "Print all settings and where each came from, and exit.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.

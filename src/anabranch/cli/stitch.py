@@ -21,29 +21,25 @@ if TYPE_CHECKING:
     from anabranch.transfer.jobs.sources import InStore
 
 
-_Sources = Annotated[
-    list[str], argument("STREAM...", "The streams in their order, or ranges of them: scope/name\\[start,end].")
-]
-_Into = Annotated[str, option("--into", "STREAM", "The new stream, as scope/name.")]
-_DropSources = Annotated[
-    bool, flag("--drop-sources", "Delete the sources in the same step; the new stream may take the name of one.")
-]
-_Deduplicate = Annotated[
-    str | None, option("--deduplicate", "COLUMNS", "Skip repeated events, compared by these columns: a,b. Moves bytes.")
-]
-_Prefer = Annotated[
-    str | None,
-    option("--prefer", "NUMBERS", "Which stream's events are kept, by the streams' numbers: 2,1 prefers the second."),
-]
-
-
 def stitch(
-    sources: _Sources,
-    into: _Into,
+    sources: Annotated[
+        list[str], argument("STREAM...", "The streams in their order, or ranges of them: scope/name\\[start,end].")
+    ],
+    into: Annotated[str, option("--into", "STREAM", "The new stream, as scope/name.")],
     *,
-    drop_sources: _DropSources = False,
-    deduplicate: _Deduplicate = None,
-    prefer: _Prefer = None,
+    drop_sources: Annotated[
+        bool, flag("--drop-sources", "Delete the sources in the same step; the new stream may take the name of one.")
+    ] = False,
+    deduplicate: Annotated[
+        str | None,
+        option("--deduplicate", "COLUMNS", "Skip repeated events, compared by these columns: a,b. Moves bytes."),
+    ] = None,
+    prefer: Annotated[
+        str | None,
+        option(
+            "--prefer", "NUMBERS", "Which stream's events are kept, by the streams' numbers: 2,1 prefers the second."
+        ),
+    ] = None,
     by: ByOption = "append",
     others: SourceStoreOptions,
     to: TargetStoreOptions,

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 app = new_app()
 
 NEVER: Final = "never"
-_PrincipalArgument = Annotated[str, argument("PRINCIPAL", "The principal's name, used by roles and in the audit log.")]
 
 
 @app.command()
 def issue(
-    principal: _PrincipalArgument,
+    principal: Annotated[str, argument("PRINCIPAL", "The principal's name, used by roles and in the audit log.")],
     role: Annotated[
         list[str] | None, option("--role", "ROLE", "A role that the token has; may be given several times.")
     ] = None,

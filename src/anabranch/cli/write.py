@@ -18,53 +18,45 @@ if TYPE_CHECKING:
 
 _RATED_EVENTS_MIN: Final = 10_000
 
-_File = Annotated[str, argument("[FILE]", "A file; - or nothing is stdin.")]
-_Form = Annotated[
-    FileFormat | None,
-    typer.Option("--format", help="The file's format; default: by its ending, else what fits the stream."),
-]
-_Create = Annotated[
-    bool, flag("--create", "Create the stream, and the store, if they do not exist, with the columns found.")
-]
-_Key = Annotated[str | None, option("--key", "COLUMN", "For a new stream: the routing key.")]
-_Time = Annotated[str | None, option("--time", "COLUMN", "For a new stream: the event time.")]
-_Schema = Annotated[str | None, option("--schema", "TEXT", "For a new stream: its columns, as in stream create.")]
-_Segments = Annotated[int, option("--segments", "N", "For a new stream: its segments.")]
-_TimeUnit = Annotated[
-    TimeUnit | None,
-    typer.Option("--time-unit", help="The unit of times given as numbers (since 1970); default: µs, if plausible."),
-]
-_TimeFormat = Annotated[
-    str | None, option("--time-format", "FORMAT", "The format of the event time: '%d.%m.%Y %H:%M'.")
-]
-_Delimiter = Annotated[
-    str | None, option("--delimiter", "C", "The delimiter of CSV fields; default: a comma, in .tsv files a tab (\\t).")
-]
-_AddColumns = Annotated[bool, flag("--add-columns", "Add columns to the stream that only the input has.")]
-_RejectFile = Annotated[
-    Path | None, option("--reject-file", "FILE", "Record bad rows in this new file, and write all others.")
-]
-_SkipErrors = Annotated[int | None, option("--skip-errors", "N", "Skip up to N bad rows; one more is an error.", min=0)]
-_Atomic = Annotated[bool, flag("--atomic", "Write the whole file at once, or nothing; it must fit into 1 GiB.")]
-
 
 def write(
     stream: StreamArgument,
-    file: _File = "-",
-    form: _Form = None,
-    create: _Create = False,
-    key: _Key = None,
-    time: _Time = None,
-    schema: _Schema = None,
-    segments: _Segments = 1,
-    time_unit: _TimeUnit = None,
-    time_format: _TimeFormat = None,
+    file: Annotated[str, argument("[FILE]", "A file; - or nothing is stdin.")] = "-",
+    form: Annotated[
+        FileFormat | None,
+        typer.Option("--format", help="The file's format; default: by its ending, else what fits the stream."),
+    ] = None,
+    create: Annotated[
+        bool, flag("--create", "Create the stream, and the store, if they do not exist, with the columns found.")
+    ] = False,
+    key: Annotated[str | None, option("--key", "COLUMN", "For a new stream: the routing key.")] = None,
+    time: Annotated[str | None, option("--time", "COLUMN", "For a new stream: the event time.")] = None,
+    schema: Annotated[
+        str | None, option("--schema", "TEXT", "For a new stream: its columns, as in stream create.")
+    ] = None,
+    segments: Annotated[int, option("--segments", "N", "For a new stream: its segments.")] = 1,
+    time_unit: Annotated[
+        TimeUnit | None,
+        typer.Option("--time-unit", help="The unit of times given as numbers (since 1970); default: µs, if plausible."),
+    ] = None,
+    time_format: Annotated[
+        str | None, option("--time-format", "FORMAT", "The format of the event time: '%d.%m.%Y %H:%M'.")
+    ] = None,
     truncate_times: TruncateTimesOption = False,
-    delimiter: _Delimiter = None,
-    add_columns: _AddColumns = False,
-    reject_file: _RejectFile = None,
-    skip_errors: _SkipErrors = None,
-    atomic: _Atomic = False,
+    delimiter: Annotated[
+        str | None,
+        option("--delimiter", "C", "The delimiter of CSV fields; default: a comma, in .tsv files a tab (\\t)."),
+    ] = None,
+    add_columns: Annotated[bool, flag("--add-columns", "Add columns to the stream that only the input has.")] = False,
+    reject_file: Annotated[
+        Path | None, option("--reject-file", "FILE", "Record bad rows in this new file, and write all others.")
+    ] = None,
+    skip_errors: Annotated[
+        int | None, option("--skip-errors", "N", "Skip up to N bad rows; one more is an error.", min=0)
+    ] = None,
+    atomic: Annotated[
+        bool, flag("--atomic", "Write the whole file at once, or nothing; it must fit into 1 GiB.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Append the events of a file or a pipe.

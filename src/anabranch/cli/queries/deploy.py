@@ -25,49 +25,42 @@ if TYPE_CHECKING:
     from anabranch.catalog.state.query import StandbyKind
     from anabranch.store import Store
 
-_Trigger = Annotated[str, option("--trigger", "DURATION", "Time between micro-batches; 0s: no pause.")]
-_Start = Annotated[bool, flag("--start/--no-start", "Whether to start it.")]
-_Standby = Annotated[
-    str | None,
-    option(
-        "--standby",
-        "warm|hot",
-        "What takes over when a driver or host ends: a started driver (warm), or one that already runs the query "
-        "(hot). Default: unchanged; warm for a new query.",
-    ),
-]
-_Group = Annotated[
-    str | None,
-    option(
-        "--group",
-        "GROUP",
-        "Queries of different groups never share a driver. Default: unchanged; 'default' for a new query.",
-    ),
-]
-_Cpus = Annotated[
-    float | None,
-    option("--cpus", "N", "Processors that a host reserves for it. Default: unchanged; 0.1 for a new query."),
-]
-_Memory = Annotated[
-    str | None,
-    option(
-        "--memory",
-        "SIZE",
-        "Memory that a host reserves for it, in addition to its driver's. Default: unchanged; 150MB for a new query.",
-    ),
-]
-
 
 def deploy(
     name: NameArgument,
     statements: StatementFileOptions,
     *,
-    trigger: _Trigger = "1s",
-    start: _Start = True,
-    standby: _Standby = None,
-    group: _Group = None,
-    cpus: _Cpus = None,
-    memory: _Memory = None,
+    trigger: Annotated[str, option("--trigger", "DURATION", "Time between micro-batches; 0s: no pause.")] = "1s",
+    start: Annotated[bool, flag("--start/--no-start", "Whether to start it.")] = True,
+    standby: Annotated[
+        str | None,
+        option(
+            "--standby",
+            "warm|hot",
+            "What takes over when a driver or host ends: a started driver (warm), or one that already runs the query "
+            "(hot). Default: unchanged; warm for a new query.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        option(
+            "--group",
+            "GROUP",
+            "Queries of different groups never share a driver. Default: unchanged; 'default' for a new query.",
+        ),
+    ] = None,
+    cpus: Annotated[
+        float | None,
+        option("--cpus", "N", "Processors that a host reserves for it. Default: unchanged; 0.1 for a new query."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        option(
+            "--memory",
+            "SIZE",
+            "Memory that a host reserves for it, in addition to its driver's. Default: unchanged; 150MB for a new query.",
+        ),
+    ] = None,
     files: QueryFileOptions,
     signature: SignatureOption = None,
     start_from: StartFromOption = None,

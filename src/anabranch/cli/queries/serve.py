@@ -13,29 +13,28 @@ from anabranch.cli.progress import ProgressMeter
 from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import shown_address
 
-_DriverPerQuery = Annotated[bool, flag("--driver-per-query", "A Spark session for each query, instead of one for all.")]
-_Spares = Annotated[int, option("--spares", "N", "How many drivers to start and warm up ahead of use.", min=0)]
-_Lease = Annotated[
-    str, option("--lease", "DURATION", "The time after which another host takes the queries of a dead one.")
-]
-_Group = Annotated[
-    list[str] | None, option("--group", "GROUP", "Run only the queries of this group; may be given several times.")
-]
-_Cpus = Annotated[float | None, option("--cpus", "N", "Processors for queries. Default: all of this machine.", min=0)]
-_Memory = Annotated[
-    str | None, option("--memory", "SIZE", "Memory for drivers and queries. Default: four fifths of this machine's.")
-]
-_Conf = Annotated[list[str] | None, option("--conf", "NAME=VALUE", "A setting of Spark; may be given several times.")]
-
 
 def serve(
-    driver_per_query: _DriverPerQuery = False,
-    spares: _Spares = 1,
-    lease: _Lease = "10s",
-    group: _Group = None,
-    cpus: _Cpus = None,
-    memory: _Memory = None,
-    conf: _Conf = None,
+    driver_per_query: Annotated[
+        bool, flag("--driver-per-query", "A Spark session for each query, instead of one for all.")
+    ] = False,
+    spares: Annotated[int, option("--spares", "N", "How many drivers to start and warm up ahead of use.", min=0)] = 1,
+    lease: Annotated[
+        str, option("--lease", "DURATION", "The time after which another host takes the queries of a dead one.")
+    ] = "10s",
+    group: Annotated[
+        list[str] | None, option("--group", "GROUP", "Run only the queries of this group; may be given several times.")
+    ] = None,
+    cpus: Annotated[
+        float | None, option("--cpus", "N", "Processors for queries. Default: all of this machine.", min=0)
+    ] = None,
+    memory: Annotated[
+        str | None,
+        option("--memory", "SIZE", "Memory for drivers and queries. Default: four fifths of this machine's."),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, option("--conf", "NAME=VALUE", "A setting of Spark; may be given several times.")
+    ] = None,
 ) -> None:
     """Run the deployed queries of a store until Ctrl-C.
 

@@ -41,15 +41,6 @@ _RestartFromOption = Annotated[
         "Where statements that lose their state start over: head, tail, a time, -15m, or a cut (one per source).",
     ),
 ]
-_Trigger = Annotated[str | None, option("--trigger", "DURATION", "Time between micro-batches; default: unchanged.")]
-_By = Annotated[str, option("--by", "append|event", "The kind of time of --restart-from and --replay.")]
-_Replace = Annotated[bool, flag("--replace", "With --restart-from: drop the earlier results of those statements.")]
-_Replay = Annotated[
-    list[str] | None,
-    option("--replay", "PLACE", "Recompute all results from here, and replace the present ones once caught up."),
-]
-_Keep = Annotated[bool, flag("--keep/--drop", "With --replay: whether the earlier results are kept.")]
-_Wait = Annotated[bool, flag("--wait/--no-wait", "With --replay: wait until the new results have taken over.")]
 _LOOK_S: Final = 0.5
 
 
@@ -57,14 +48,23 @@ def upgrade(
     name: NameArgument,
     statements: StatementFileOptions,
     *,
-    trigger: _Trigger = None,
+    trigger: Annotated[
+        str | None, option("--trigger", "DURATION", "Time between micro-batches; default: unchanged.")
+    ] = None,
     plan_only: _PlanOption = False,
     restart_from: _RestartFromOption = None,
-    by: _By = "append",
-    replace: _Replace = False,
-    replay: _Replay = None,
-    keep: _Keep = True,
-    wait: _Wait = True,
+    by: Annotated[str, option("--by", "append|event", "The kind of time of --restart-from and --replay.")] = "append",
+    replace: Annotated[
+        bool, flag("--replace", "With --restart-from: drop the earlier results of those statements.")
+    ] = False,
+    replay: Annotated[
+        list[str] | None,
+        option("--replay", "PLACE", "Recompute all results from here, and replace the present ones once caught up."),
+    ] = None,
+    keep: Annotated[bool, flag("--keep/--drop", "With --replay: whether the earlier results are kept.")] = True,
+    wait: Annotated[
+        bool, flag("--wait/--no-wait", "With --replay: wait until the new results have taken over.")
+    ] = True,
     files: QueryFileOptions,
     signature: SignatureOption = None,
     yes: YesOption = False,
