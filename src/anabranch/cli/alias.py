@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from anabranch.cli.declare import argument, option
-from anabranch.cli.options import JsonOption, open_catalog
+from anabranch.cli.options import JSON_OPTION, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_result
 from anabranch.errors import InvalidArgument
 
 
 def alias(
-    name: Annotated[str | None, argument("[NAME]", "The further name, as scope/name.")] = None,
-    stream: Annotated[str | None, argument("[STREAM]", "The stream that it leads to.")] = None,
-    scope: Annotated[str | None, option("--scope", "SCOPE", "With no names: only aliases in this scope.")] = None,
-    as_json: JsonOption = False,
+    name: str | None = argument("[NAME]", "The further name, as scope/name.", default=None),
+    stream: str | None = argument("[STREAM]", "The stream that it leads to.", default=None),
+    scope: str | None = option("--scope", "SCOPE", "With no names: only aliases in this scope."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.
 
@@ -47,7 +45,7 @@ def alias(
         print_columns(("ALIAS", "STREAM"), [(each["alias"], each["stream"]) for each in rows])
 
 
-def unalias(name: Annotated[str, argument("NAME", "The alias, as scope/name.")], as_json: JsonOption = False) -> None:
+def unalias(name: str = argument("NAME", "The alias, as scope/name."), as_json: bool = JSON_OPTION) -> None:
     """Remove an alias. The stream stays.
 
     Example:

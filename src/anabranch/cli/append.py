@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from anabranch.cli.declare import argument, option
-from anabranch.cli.options import JsonOption, split_list
+from anabranch.cli.options import JSON_OPTION, split_list
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import RangeOptions
-from anabranch.cli.target_store import TargetStoreOptions, WindowOption, finish
+from anabranch.cli.target_store import WINDOW_OPTION, TargetStoreOptions, finish
 
 
 def append(
     stream: RangeOptions,
-    onto: Annotated[str, argument("ONTO", "The stream to append to, as scope/name.")],
+    onto: str = argument("ONTO", "The stream to append to, as scope/name."),
     *,
-    deduplicate: Annotated[
-        str | None,
-        option(
-            "--deduplicate",
-            "COLUMNS",
-            "Skip events that are already there, compared by these columns: a,b. Moves bytes.",
-        ),
-    ] = None,
+    deduplicate: str | None = option(
+        "--deduplicate", "COLUMNS", "Skip events that are already there, compared by these columns: a,b. Moves bytes."
+    ),
     to: TargetStoreOptions,
-    window: WindowOption = 4,
-    as_json: JsonOption = False,
+    window: int = WINDOW_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Append a stream, or a range of it, to another, at once and whatever its size. Writers and readers continue.
 

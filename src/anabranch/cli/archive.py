@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from anabranch.cli.declare import argument, flag, new_app, option, without_store
-from anabranch.cli.options import JsonOption, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.ranges import ByOption, FromOption, RangeOptions, ToOption
-from anabranch.cli.target_store import WindowOption, finish
+from anabranch.cli.ranges import BY_OPTION, FROM_OPTION, TO_OPTION, RangeOptions
+from anabranch.cli.target_store import WINDOW_OPTION, finish
 from anabranch.errors import CorruptArchive, InvalidArgument
 from anabranch.model.amounts import size_text
 
@@ -22,27 +22,23 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-UrlArgument = Annotated[str, argument("URL", "The location of the archive: a folder, or s3://bucket/prefix.")]
-TrustedOption = Annotated[
-    str | None, option("--trusted", "FILE", "Require a signature that this public key (PEM, Ed25519) verifies.")
-]
+URL_ARGUMENT: Final = argument("URL", "The location of the archive: a folder, or s3://bucket/prefix.")
+TRUSTED_OPTION: Final = option("--trusted", "FILE", "Require a signature that this public key (PEM, Ed25519) verifies.")
 
 
 @app.command()
 def create(
-    source: Annotated[str, argument("STREAM|SCOPE", "scope/name, a range scope/name\\[start,end], or a whole scope.")],
-    url: Annotated[str, argument("URL", "An empty folder or prefix, for this archive only.")],
-    start: FromOption = None,
-    end: ToOption = None,
-    by: ByOption = "append",
-    sign: Annotated[str | None, option("--sign", "FILE", "Sign with this private key (PEM, Ed25519).")] = None,
-    in_the_clear: Annotated[
-        bool, flag("--in-the-clear", "Permit an unencrypted archive of an encrypted store.")
-    ] = False,
-    internal: Annotated[bool, flag("--internal", "With a scope: also the store's own streams.")] = False,
-    ephemeral: Annotated[bool, flag("--ephemeral", "With a scope: also ephemeral streams.")] = False,
-    window: WindowOption = 4,
-    as_json: JsonOption = False,
+    source: str = argument("STREAM|SCOPE", "scope/name, a range scope/name\\[start,end], or a whole scope."),
+    url: str = argument("URL", "An empty folder or prefix, for this archive only."),
+    start: str | None = FROM_OPTION,
+    end: str | None = TO_OPTION,
+    by: str = BY_OPTION,
+    sign: str | None = option("--sign", "FILE", "Sign with this private key (PEM, Ed25519)."),
+    in_the_clear: bool = flag("--in-the-clear", "Permit an unencrypted archive of an encrypted store."),
+    internal: bool = flag("--internal", "With a scope: also the store's own streams."),
+    ephemeral: bool = flag("--ephemeral", "With a scope: also ephemeral streams."),
+    window: int = WINDOW_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Archive a stream, a range of it, or all streams of a scope, as of now.
 
@@ -94,12 +90,10 @@ def _report_text(report: ArchiveReport) -> str:
 @app.command()
 @without_store
 def verify(
-    url: UrlArgument,
-    trusted: TrustedOption = None,
-    bytes_only: Annotated[
-        bool, flag("--bytes-only", "Compare only the files' checksums; do not read their events.")
-    ] = False,
-    as_json: JsonOption = False,
+    url: str = URL_ARGUMENT,
+    trusted: str | None = TRUSTED_OPTION,
+    bytes_only: bool = flag("--bytes-only", "Compare only the files' checksums; do not read their events."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Verify an archive: every file is present and unchanged, and there are no other files.
 
@@ -135,7 +129,7 @@ def _whole(archive: Archive) -> str:
 
 @app.command()
 @without_store
-def show(url: UrlArgument, trusted: TrustedOption = None, as_json: JsonOption = False) -> None:
+def show(url: str = URL_ARGUMENT, trusted: str | None = TRUSTED_OPTION, as_json: bool = JSON_OPTION) -> None:
     """Show what an archive contains. Needs no store, and reads only its metadata.
 
     Examples:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from anabranch.cli.archive import TrustedOption
+from anabranch.cli.archive import TRUSTED_OPTION
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, TruncateTimesOption, invocation, open_store
+from anabranch.cli.options import JSON_OPTION, TRUNCATE_TIMES_OPTION, invocation, open_store
 from anabranch.cli.output import counted, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
 
 
 def attach(
-    url: Annotated[str, argument("URL", "An archive, a folder or bucket of Parquet files, or one such file.")],
-    name: Annotated[str | None, argument("NAME", "The stream's name in this store; an archive brings its own.")] = None,
-    key: Annotated[str | None, option("--key", "COLUMN", "The column with the routing key.")] = None,
-    time: Annotated[str | None, option("--time", "COLUMN", "The column with the event time.")] = None,
-    stream: Annotated[
-        str | None, option("--stream", "ID", "The stream to attach, if a store's files hold several.")
-    ] = None,
-    checksums: Annotated[
-        bool, flag("--checksums", "Compute checksums of all bytes now, so that later changes are detected.")
-    ] = False,
-    truncate_times: TruncateTimesOption = False,
-    confirm: Annotated[
-        bool, flag("--confirm", "After a restore or rebuild: allow reading what was attached from URL.")
-    ] = False,
-    trusted: TrustedOption = None,
-    as_json: JsonOption = False,
+    url: str = argument("URL", "An archive, a folder or bucket of Parquet files, or one such file."),
+    name: str | None = argument("NAME", "The stream's name in this store; an archive brings its own.", default=None),
+    key: str | None = option("--key", "COLUMN", "The column with the routing key."),
+    time: str | None = option("--time", "COLUMN", "The column with the event time."),
+    stream: str | None = option("--stream", "ID", "The stream to attach, if a store's files hold several."),
+    checksums: bool = flag("--checksums", "Compute checksums of all bytes now, so that later changes are detected."),
+    truncate_times: bool = TRUNCATE_TIMES_OPTION,
+    confirm: bool = flag("--confirm", "After a restore or rebuild: allow reading what was attached from URL."),
+    trusted: str | None = TRUSTED_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Make Parquet files a stream of this store without copying them: they are read where they are.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from anabranch.cli.declare import flag, option
-from anabranch.cli.options import JsonOption, StreamArgument, open_store
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.errors import InvalidArgument
 
@@ -18,16 +18,10 @@ if TYPE_CHECKING:
 class RateOptions:
     """The load above which segments are split."""
 
-    events: Annotated[
-        float | None, option("--events-per-second", "N", "Split segments that get more events than this.")
-    ] = None
-    size: Annotated[
-        str | None, option("--bytes-per-second", "SIZE", "Split segments that get more bytes than this: 500KB, 2MB.")
-    ] = None
-    factor: Annotated[
-        int | None, option("--factor", "N", "Largest number of parts of one split; default: 2.", min=2)
-    ] = None
-    minimum: Annotated[int | None, option("--minimum", "N", "Smallest number of segments.", min=1)] = None
+    events: float | None = option("--events-per-second", "N", "Split segments that get more events than this.")
+    size: str | None = option("--bytes-per-second", "SIZE", "Split segments that get more bytes than this: 500KB, 2MB.")
+    factor: int | None = option("--factor", "N", "Largest number of parts of one split; default: 2.", min=2)
+    minimum: int | None = option("--minimum", "N", "Smallest number of segments.", min=1)
 
     def policy(self) -> ByRate | None:
         """Returns the policy that the options describe; None if they describe none. Raises InvalidArgument."""
@@ -47,12 +41,12 @@ class RateOptions:
 
 
 def autoscale(
-    stream: StreamArgument,
-    rate: RateOptions,
+    stream: str = STREAM_ARGUMENT,
     *,
-    off: Annotated[bool, flag("--off", "Scale by hand from now on; the segments stay.")] = False,
-    now: Annotated[bool, flag("--now", "Measure the load now, and scale one step if needed.")] = False,
-    as_json: JsonOption = False,
+    rate: RateOptions,
+    off: bool = flag("--off", "Scale by hand from now on; the segments stay."),
+    now: bool = flag("--now", "Measure the load now, and scale one step if needed."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Let the number of segments of a stream follow its load, or without options show its policy.
 

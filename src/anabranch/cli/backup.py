@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 from anabranch.cli.declare import argument, flag
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, iso_time, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
@@ -14,13 +13,11 @@ from anabranch.model.amounts import size_text
 
 
 def backup(
-    place: Annotated[
-        str | None, argument("[PLACE]", "A folder or the URL of an object store that holds nothing else.")
-    ] = None,
-    catalog_only: Annotated[
-        bool, flag("--catalog-only", "Only copy the catalog among the store's own blobs, for rebuild.")
-    ] = False,
-    as_json: JsonOption = False,
+    place: str | None = argument(
+        "[PLACE]", "A folder or the URL of an object store that holds nothing else.", default=None
+    ),
+    catalog_only: bool = flag("--catalog-only", "Only copy the catalog among the store's own blobs, for rebuild."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Copy the store as of one moment to another place.
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from anabranch.cli.declare import argument, flag, new_app, option
-from anabranch.cli.options import JsonOption, StreamArgument, open_store
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
 from anabranch.cli.output import counted, print_json, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
 
@@ -23,10 +23,10 @@ _FLUSH_S: Final = 1.0  # data from a pipe that never pauses is made durable this
 
 @app.command()
 def put(
-    stream: StreamArgument,
-    file: Annotated[str, argument("[FILE]", "A file; - or nothing is stdin.")] = "-",
-    new: Annotated[bool, flag("--new", "Fail if the stream already exists.")] = False,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    file: str = argument("[FILE]", "A file; - or nothing is stdin.", default="-"),
+    new: bool = flag("--new", "Fail if the stream already exists."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Append the bytes of a file or a pipe to a byte stream, which is created if it does not exist.
 
@@ -67,13 +67,11 @@ def put(
 
 @app.command()
 def get(
-    stream: StreamArgument,
-    file: Annotated[str, argument("[FILE]", "A new file; - or nothing is stdout.")] = "-",
-    start: Annotated[int | None, option("--from", "BYTE", "The first position; default: the head.", min=0)] = None,
-    limit: Annotated[int | None, option("--limit -n", "N", "At most this many bytes.", min=0)] = None,
-    follow: Annotated[
-        bool, flag("--follow -f", "Keep waiting for more, until the stream is sealed or Ctrl-C.")
-    ] = False,
+    stream: str = STREAM_ARGUMENT,
+    file: str = argument("[FILE]", "A new file; - or nothing is stdout.", default="-"),
+    start: int | None = option("--from", "BYTE", "The first position; default: the head.", min=0),
+    limit: int | None = option("--limit -n", "N", "At most this many bytes.", min=0),
+    follow: bool = flag("--follow -f", "Keep waiting for more, until the stream is sealed or Ctrl-C."),
 ) -> None:
     """Write the bytes of a byte stream to a file or to stdout.
 
@@ -97,7 +95,7 @@ def get(
 
 
 @app.command()
-def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
+def show(stream: str = STREAM_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show the first and the end position of a byte stream.
 
     Example:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Final
 
 from anabranch.cli.declare import option
-from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_note
 from anabranch.errors import InvalidArgument
 
-CheckOption = Annotated[
-    list[str] | None, option("--check", "TEXT", "Refuse events for which this is false: 'name: condition'; repeatable.")
-]
+CHECK_OPTION: Final = option("--check", "TEXT", "Refuse events for which this is false: 'name: condition'; repeatable.")
 
 
 def check(
-    stream: StreamArgument,
-    add: Annotated[list[str] | None, option("--add", "TEXT", "Add or replace one: 'name: condition'.")] = None,
-    violations: Annotated[
-        str | None,
-        option(
-            "--violations",
-            "STREAM",
-            "With --add: events that break it go to this stream, which is created, instead of being refused.",
-        ),
-    ] = None,
-    remove: Annotated[list[str] | None, option("--remove", "NAME", "Remove one.")] = None,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    add: list[str] | None = option("--add", "TEXT", "Add or replace one: 'name: condition'."),
+    violations: str | None = option(
+        "--violations",
+        "STREAM",
+        "With --add: events that break it go to this stream, which is created, instead of being refused.",
+    ),
+    remove: list[str] | None = option("--remove", "NAME", "Remove one."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Set conditions that the events of a stream must meet, or without options show them.
 

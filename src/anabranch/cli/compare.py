@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from anabranch.cli.declare import argument
-from anabranch.cli.options import JsonOption, StreamArgument, open_store
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
 from anabranch.cli.output import print_json, put_line
-from anabranch.cli.ranges import ByOption, RangeOptions, time_kind
+from anabranch.cli.ranges import BY_OPTION, RangeOptions, time_kind
 
 _PLACE = "head, tail, a cut, an event's pointer, a time, or -2h (two hours ago)."
 
 
 def compare(
-    stream: StreamArgument,
-    first: Annotated[str, argument("PLACE", f"A place: {_PLACE}")],
-    second: Annotated[str, argument("PLACE", "Another one.")],
-    by: ByOption = "append",
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    first: str = argument("PLACE", f"A place: {_PLACE}"),
+    second: str = argument("PLACE", "Another one."),
+    by: str = BY_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Compare two places of a stream: the first is before, after, same as, or concurrent with the second.
 
@@ -44,8 +42,8 @@ def compare(
 
 def contains(
     stream: RangeOptions,
-    place: Annotated[str, argument("PLACE", f"An event's pointer, or a place: {_PLACE}")],
-    as_json: JsonOption = False,
+    place: str = argument("PLACE", f"An event's pointer, or a place: {_PLACE}"),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Check whether an event, or a place, is in a range of a stream.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from typing import Annotated, TextIO
+from typing import Final, TextIO
 
 import typer
 
@@ -15,7 +15,7 @@ from anabranch.cli.declare import flag
 from anabranch.core.terminal import terminal_text
 from anabranch.errors import InvalidArgument
 
-YesOption = Annotated[bool, flag("--yes -y", "Do not ask; required without a terminal.")]
+YES_OPTION: Final = flag("--yes -y", "Do not ask; required without a terminal.")
 
 
 def confirm(question: str, *, yes: bool) -> None:

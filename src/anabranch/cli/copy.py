@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, store_path
+from anabranch.cli.options import JSON_OPTION, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import RangeOptions
-from anabranch.cli.target_store import TargetStoreOptions, WindowOption, finish
+from anabranch.cli.target_store import WINDOW_OPTION, TargetStoreOptions, finish
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,22 +21,18 @@ if TYPE_CHECKING:
 
 def copy(
     stream: RangeOptions,
-    target: Annotated[str, argument("TARGET", "The new stream, as scope/name.")],
+    target: str = argument("TARGET", "The new stream, as scope/name."),
     *,
-    condition: Annotated[
-        str | None, option("--where", "CONDITION", "Copy only events for which this is true, in SQL.")
-    ] = None,
-    key: Annotated[list[str] | None, option("--key", "KEY", "Copy only events with this key; repeatable.")] = None,
+    condition: str | None = option("--where", "CONDITION", "Copy only events for which this is true, in SQL."),
+    key: list[str] | None = option("--key", "KEY", "Copy only events with this key; repeatable."),
     to: TargetStoreOptions,
-    independent: Annotated[bool, flag("--independent", "Copy the bytes too, so that no blob is shared.")] = False,
-    follow: Annotated[bool, flag("--follow", "Keep the copy up to date with new events.")] = False,
-    idle: Annotated[
-        str | None, option("--idle", "TIME", "Stop following after this time without new events: 30s.")
-    ] = None,
-    duration: Annotated[str | None, option("--for", "TIME", "Stop following after this time: 8h.")] = None,
-    events: Annotated[int | None, option("--events", "N", "Stop following after this many new events.", min=0)] = None,
-    window: WindowOption = 4,
-    as_json: JsonOption = False,
+    independent: bool = flag("--independent", "Copy the bytes too, so that no blob is shared."),
+    follow: bool = flag("--follow", "Keep the copy up to date with new events."),
+    idle: str | None = option("--idle", "TIME", "Stop following after this time without new events: 30s."),
+    duration: str | None = option("--for", "TIME", "Stop following after this time: 8h."),
+    events: int | None = option("--events", "N", "Stop following after this many new events.", min=0),
+    window: int = WINDOW_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Copy a stream, or a range of it, at once and whatever its size: the copy shares its bytes.
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from anabranch.cli.autoscale import RateOptions
-from anabranch.cli.check_values import CheckOption, parse_checks
+from anabranch.cli.check_values import CHECK_OPTION, parse_checks
 from anabranch.cli.declare import flag, option
 from anabranch.cli.options import (
-    JsonOption,
-    KeyOption,
-    SchemaOption,
-    StreamArgument,
-    TagOption,
-    TimeOption,
+    JSON_OPTION,
+    KEY_OPTION,
+    SCHEMA_OPTION,
+    STREAM_ARGUMENT,
+    TAG_OPTION,
+    TIME_OPTION,
     open_catalog,
     parse_tags,
 )
@@ -27,34 +27,27 @@ if TYPE_CHECKING:
 
 
 def create(
-    stream: StreamArgument,
+    stream: str = STREAM_ARGUMENT,
     *,
-    schema: SchemaOption = None,
-    schema_from: Annotated[
-        Path | None, option("--schema-from", "FILE", "Take the columns of a CSV, JSON lines, Parquet or Arrow file.")
-    ] = None,
-    key: KeyOption = None,
-    time: TimeOption = None,
-    segments: Annotated[int | None, option("--segments", "N", "Segments of equal key range; default: 1.")] = None,
+    schema: str | None = SCHEMA_OPTION,
+    schema_from: Path | None = option(
+        "--schema-from", "FILE", "Take the columns of a CSV, JSON lines, Parquet or Arrow file."
+    ),
+    key: str | None = KEY_OPTION,
+    time: str | None = TIME_OPTION,
+    segments: int | None = option("--segments", "N", "Segments of equal key range; default: 1."),
     rate: RateOptions,
-    retain_for: Annotated[
-        str | None, option("--retain-for", "AGE", "Remove events older than this: 7d, 12h, 30m.")
-    ] = None,
-    retain_bytes: Annotated[
-        str | None, option("--retain-bytes", "SIZE", "Keep this many of the newest bytes: 10GB.")
-    ] = None,
-    retain_group: Annotated[
-        list[str] | None,
-        option(
-            "--retain-group",
-            "GROUP",
-            "Remove events that this reader group has read; with several groups, those that all have read.",
-        ),
-    ] = None,
-    check: CheckOption = None,
-    tag: TagOption = None,
-    exist_ok: Annotated[bool, flag("--exist-ok", "Do nothing if the stream exists with the same schema.")] = False,
-    as_json: JsonOption = False,
+    retain_for: str | None = option("--retain-for", "AGE", "Remove events older than this: 7d, 12h, 30m."),
+    retain_bytes: str | None = option("--retain-bytes", "SIZE", "Keep this many of the newest bytes: 10GB."),
+    retain_group: list[str] | None = option(
+        "--retain-group",
+        "GROUP",
+        "Remove events that this reader group has read; with several groups, those that all have read.",
+    ),
+    check: list[str] | None = CHECK_OPTION,
+    tag: list[str] | None = TAG_OPTION,
+    exist_ok: bool = flag("--exist-ok", "Do nothing if the stream exists with the same schema."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Create a stream. Without a schema it is raw: its events are bytes with a key and a time.
 

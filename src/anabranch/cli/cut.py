@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
 from anabranch.cli.declare import flag, option
-from anabranch.cli.options import JsonOption, StreamArgument, open_store
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
 from anabranch.cli.output import counted, print_columns, print_json, print_note, put_line
-from anabranch.cli.ranges import ByOption, RangeOptions, time_kind
+from anabranch.cli.ranges import BY_OPTION, RangeOptions, time_kind
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import size_text
 from anabranch.model.misplaced import MisplacedEventsWarning
@@ -20,23 +20,21 @@ if TYPE_CHECKING:
     from anabranch.store import Store
 
 
-EventsOption = Annotated[int | None, option("--events", "N", "Move on by this many events.", min=0)]
-BytesOption = Annotated[str | None, option("--bytes", "SIZE", "Move on by this many bytes: 500MB, 10GiB.")]
+EVENTS_OPTION: Final = option("--events", "N", "Move on by this many events.", min=0)
+BYTES_OPTION: Final = option("--bytes", "SIZE", "Move on by this many bytes: 500MB, 10GiB.")
 
 
 def cut(
-    stream: StreamArgument,
-    at: Annotated[
-        str | None, option("--at", "PLACE", "head, tail, a cut, a pointer, a time, or -2h (two hours ago).")
-    ] = None,
-    after: Annotated[str | None, option("--after", "PLACE", "Count from here.", show_default="head")] = None,
-    by: ByOption = "append",
-    events: EventsOption = None,
-    size: BytesOption = None,
-    at_most: Annotated[
-        bool, flag("--at-most", "Take the last cut with at most this amount, not the first with at least this amount.")
-    ] = False,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    at: str | None = option("--at", "PLACE", "head, tail, a cut, a pointer, a time, or -2h (two hours ago)."),
+    after: str | None = option("--after", "PLACE", "Count from here.", show_default="head"),
+    by: str = BY_OPTION,
+    events: int | None = EVENTS_OPTION,
+    size: str | None = BYTES_OPTION,
+    at_most: bool = flag(
+        "--at-most", "Take the last cut with at most this amount, not the first with at least this amount."
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Print the cut at a position of a stream, or a number of events or bytes after it.
 
@@ -81,7 +79,7 @@ def cut(
 
 def distance(
     stream: RangeOptions,
-    as_json: JsonOption = False,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Count the events and bytes between two places of a stream, in total and by segment.
 

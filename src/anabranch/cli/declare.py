@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar, get_type_hints
@@ -44,12 +44,13 @@ def _ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
         if not is_dataclass(group):
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
             continue
-        hints = get_type_hints(group, include_extras=True)
-        for field in fields(group):
-            default = Parameter.empty if field.default is MISSING else field.default
-            parameters.append(
-                Parameter(f"{name}_{field.name}", Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
+        hints = get_type_hints(group)
+        parameters += [
+            Parameter(
+                f"{name}_{field.name}", Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
+            for field in fields(group)
+        ]
         groups[name] = group, [field.name for field in fields(group)]
 
     @wraps(verb)
@@ -62,19 +63,20 @@ def _ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def option(flags: str, metavar: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's own word
-    """An option with a value: its flags, such as "--limit -n", what its help calls the value, and its help."""
-    return typer.Option(*flags.split(), metavar=metavar, help=help, **more)
+def option(flags: str, metavar: str | None, help: str, *, default: Any = None, **more: Any) -> Any:  # noqa: A002
+    """An option with a value: its flags, such as "--limit -n", what its help calls the value, and its help. It has to be
+    given if the default is `...`."""
+    return typer.Option(default, *flags.split(), metavar=metavar, help=help, **more)
 
 
-def flag(flags: str, help: str) -> Any:  # noqa: A002 - typer's own word
+def flag(flags: str, help: str, *, default: bool | None = False) -> Any:  # noqa: A002 - typer's own word
     """An option without a value: its flags, such as "--yes -y", and its help."""
-    return typer.Option(*flags.split(), help=help)
+    return typer.Option(default, *flags.split(), help=help)
 
 
-def argument(metavar: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's own word
-    """A positional argument: what its help calls the value, and its help."""
-    return typer.Argument(metavar=metavar, help=help, **more)
+def argument(metavar: str, help: str, *, default: Any = ..., **more: Any) -> Any:  # noqa: A002 - typer's own word
+    """A positional argument: what its help calls the value, and its help. It has to be given if there is no default."""
+    return typer.Argument(default, metavar=metavar, help=help, **more)
 
 
 def without_store(verb: _Verb) -> _Verb:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.declare import argument
-from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_catalog
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.model.amounts import size_text
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def diff(
-    stream: StreamArgument,
-    other: Annotated[str, argument("OTHER", "The stream to compare it with.")],
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    other: str = argument("OTHER", "The stream to compare it with."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Show which events two streams share, and which are only in one of them.
 
@@ -47,7 +47,7 @@ def diff(
     print_note(f"alike from their heads up to {found.alike[0]} and {found.alike[1]}")
 
 
-def lineage(stream: StreamArgument, as_json: JsonOption = False) -> None:
+def lineage(stream: str = STREAM_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
 
     This also works after the sources were renamed or deleted. Events written to the stream itself are not listed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from anabranch.cli.options import JsonOption
+from anabranch.cli.options import JSON_OPTION
 from anabranch.cli.output import print_json
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import RangeOptions
@@ -12,7 +12,7 @@ from anabranch.cli.ranges import RangeOptions
 
 def digest(
     stream: RangeOptions,
-    as_json: JsonOption = False,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Print a digest (SHA-256) of all events of a stream: the same for a copy, an archive and an import of it.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from anabranch.cli.declare import flag
-from anabranch.cli.options import JsonOption
+from anabranch.cli.options import JSON_OPTION
 from anabranch.cli.output import counted, print_columns, print_json, print_note
 from anabranch.cli.ranges import RangeOptions
 from anabranch.errors import InvalidArgument
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 def files(
     stream: RangeOptions,
-    sql: Annotated[
-        bool, flag("--sql", "Print a SELECT for DuckDB that returns the stream's events from the files.")
-    ] = False,
-    as_json: JsonOption = False,
+    sql: bool = flag("--sql", "Print a SELECT for DuckDB that returns the stream's events from the files."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """List the Parquet files that hold a stream's history, and which of their rows are the stream's.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import argument, new_app, option
-from anabranch.cli.options import JsonOption, MatchOption, open_store
+from anabranch.cli.options import JSON_OPTION, MATCH_OPTION, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.retain import print_subscribers, subscriber_json
 from anabranch.cli.watermark import duration, status_json
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-GroupArgument = Annotated[str, argument("GROUP", "The reader group, as scope/name.")]
+GROUP_ARGUMENT: Final = argument("GROUP", "The reader group, as scope/name.")
 
 
 @app.command("list")
 def list_groups(
-    scope: Annotated[str | None, argument("[SCOPE]", "Only the groups of this scope.")] = None,
-    match: MatchOption = None,
-    as_json: JsonOption = False,
+    scope: str | None = argument("[SCOPE]", "Only the groups of this scope.", default=None),
+    match: str | None = MATCH_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """List the reader groups by name, with the number of events that each has not read yet.
 
@@ -63,7 +63,7 @@ def list_groups(
 
 
 @app.command()
-def show(name: GroupArgument, as_json: JsonOption = False) -> None:
+def show(name: str = GROUP_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show a reader group: its readers, which reader has which segments, each one's lag, and its checkpoints.
 
     For streams whose retention waits for the group (anabranch stream retain --group) it shows what is kept for the
@@ -81,23 +81,18 @@ def show(name: GroupArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def reset(
-    name: GroupArgument,
-    to: Annotated[
-        str | None,
-        option(
-            "--to",
-            "PLACE",
-            "A checkpoint's name, start, head, tail, a time, or -2h (two hours ago); default: the last checkpoint.",
-        ),
-    ] = None,
-    stream: Annotated[
-        list[str] | None, option("--stream", "STREAM", "Read this stream after the reset; may be given several times.")
-    ] = None,
-    end: Annotated[
-        str | None, option("--end", "PLACE", "Where reading ends: tail, a cut, a time; 'none' follows forever.")
-    ] = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    name: str = GROUP_ARGUMENT,
+    to: str | None = option(
+        "--to",
+        "PLACE",
+        "A checkpoint's name, start, head, tail, a time, or -2h (two hours ago); default: the last checkpoint.",
+    ),
+    stream: list[str] | None = option(
+        "--stream", "STREAM", "Read this stream after the reset; may be given several times."
+    ),
+    end: str | None = option("--end", "PLACE", "Where reading ends: tail, a cut, a time; 'none' follows forever."),
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Let a reader group continue from another position. Its readers are closed and must be opened again.
 
@@ -131,7 +126,7 @@ def reset(
 
 
 @app.command()
-def delete(name: GroupArgument, yes: YesOption = False) -> None:
+def delete(name: str = GROUP_ARGUMENT, yes: bool = YES_OPTION) -> None:
     """Delete a reader group. The streams are not changed; its readers end with an error.
 
     Example:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from anabranch.cli.declare import argument, option
 from anabranch.cli.options import (
-    JsonOption,
-    KeyOption,
-    SchemaOption,
-    StreamArgument,
-    TagOption,
-    TimeOption,
+    JSON_OPTION,
+    KEY_OPTION,
+    SCHEMA_OPTION,
+    STREAM_ARGUMENT,
+    TAG_OPTION,
+    TIME_OPTION,
     invocation,
     open_catalog,
     parse_tags,
@@ -35,15 +35,15 @@ STREAM_VARIABLE = "ANABRANCH_STREAM"
 
 
 def hold(
-    stream: StreamArgument,
-    command: Annotated[
-        list[str] | None, argument("-- COMMAND…", "The command to run; without one, hold until Ctrl-C.")
-    ] = None,
-    schema: SchemaOption = None,
-    key: KeyOption = None,
-    time: TimeOption = None,
-    segments: Annotated[int, option("--segments", "N", "Segments of equal key range.")] = 1,
-    tag: TagOption = None,
+    stream: str = STREAM_ARGUMENT,
+    command: list[str] | None = argument(
+        "-- COMMAND…", "The command to run; without one, hold until Ctrl-C.", default=None
+    ),
+    schema: str | None = SCHEMA_OPTION,
+    key: str | None = KEY_OPTION,
+    time: str | None = TIME_OPTION,
+    segments: int = option("--segments", "N", "Segments of equal key range.", default=1),
+    tag: list[str] | None = TAG_OPTION,
 ) -> None:
     """Hold an ephemeral stream while a command runs: an existing one, or a new one with these columns.
 
@@ -76,7 +76,7 @@ def hold(
         raise typer.Exit(code)
 
 
-def keep(stream: StreamArgument, as_json: JsonOption = False) -> None:
+def keep(stream: str = STREAM_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Make an ephemeral stream permanent, whether it has holders or not.
 
     Example:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from anabranch.cli.archive import TrustedOption, UrlArgument
+from anabranch.cli.archive import TRUSTED_OPTION, URL_ARGUMENT
 from anabranch.cli.declare import argument, flag
-from anabranch.cli.options import JsonOption, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, open_store, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.target_store import WindowOption, finish
+from anabranch.cli.target_store import WINDOW_OPTION, finish
 
 if TYPE_CHECKING:
     from anabranch.transfer.archives.format import Imported
 
 
 def import_(
-    url: UrlArgument,
-    name: Annotated[
-        str | None,
-        argument(
-            "[NAME]", "The name in this store: scope/name, or for a whole scope the scope.", show_default="its own"
-        ),
-    ] = None,
-    trusted: TrustedOption = None,
-    retention: Annotated[
-        bool, flag("--retention", "Import its retention policy too; expired events are removed at once.")
-    ] = False,
-    window: WindowOption = 4,
-    as_json: JsonOption = False,
+    url: str = URL_ARGUMENT,
+    name: str | None = argument(
+        "[NAME]",
+        "The name in this store: scope/name, or for a whole scope the scope.",
+        show_default="its own",
+        default=None,
+    ),
+    trusted: str | None = TRUSTED_OPTION,
+    retention: bool = flag("--retention", "Import its retention policy too; expired events are removed at once."),
+    window: int = WINDOW_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Import an archive into this store: the same segments, offsets, times and columns, under any name.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from anabranch import limits
 from anabranch.cli.declare import argument, flag, new_app, option
-from anabranch.cli.options import JsonOption, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.target_store import JobStoreOptions, WindowOption, finish
+from anabranch.cli.target_store import WINDOW_OPTION, JobStoreOptions, finish
 from anabranch.model.amounts import size_text
 from anabranch.model.seconds import check_seconds
 
@@ -25,11 +25,11 @@ app = new_app()
 
 _NOTICED_S: Final = limits.JOB_HEARTBEAT_TIMEOUT_US / 1_000_000 + 5  # how long to wait for a job to stop
 
-JobArgument = Annotated[str, argument("JOB", "The job's id.")]
+JOB_ARGUMENT: Final = argument("JOB", "The job's id.")
 
 
 @app.command("list")
-def list_jobs(as_json: JsonOption = False) -> None:
+def list_jobs(as_json: bool = JSON_OPTION) -> None:
     """List the jobs, the newest last. Jobs that ended are removed from the list after a week. A silent job is one whose
     process is gone, or has not reported for half a minute: resume it.
 
@@ -49,9 +49,9 @@ def list_jobs(as_json: JsonOption = False) -> None:
 
 @app.command()
 def show(
-    job: JobArgument,
-    ranges: Annotated[bool, flag("--ranges", "Also show the progress of each range.")] = False,
-    as_json: JsonOption = False,
+    job: str = JOB_ARGUMENT,
+    ranges: bool = flag("--ranges", "Also show the progress of each range."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Show the progress of a job.
 
@@ -79,7 +79,7 @@ def show(
 
 
 @app.command()
-def pause(job: JobArgument, as_json: JsonOption = False) -> None:
+def pause(job: str = JOB_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Stop a job. What it has moved is kept; `job resume` continues from there.
 
     Example:
@@ -90,7 +90,7 @@ def pause(job: JobArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
+def cancel(job: str = JOB_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Stop a job and discard what it has moved. A target that is already in place stays.
 
     Example:
@@ -102,15 +102,13 @@ def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def resume(
-    job: JobArgument,
+    job: str = JOB_ARGUMENT,
     *,
     others: JobStoreOptions,
-    window: WindowOption = 4,
-    take_over: Annotated[bool, flag("--take-over", "Resume even if another process ran the job a moment ago.")] = False,
-    confirm: Annotated[
-        bool, flag("--confirm", "After a restore or rebuild: allow the job to contact the locations it names.")
-    ] = False,
-    as_json: JsonOption = False,
+    window: int = WINDOW_OPTION,
+    take_over: bool = flag("--take-over", "Resume even if another process ran the job a moment ago."),
+    confirm: bool = flag("--confirm", "After a restore or rebuild: allow the job to contact the locations it names."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Continue a job that was paused, has failed, or whose process was killed. Nothing is moved twice.
 
@@ -144,9 +142,9 @@ def resume(
 
 @app.command()
 def wait(
-    job: JobArgument,
-    timeout: Annotated[float | None, option("--timeout", "SECONDS", "Give up after this time.", min=0.0)] = None,
-    as_json: JsonOption = False,
+    job: str = JOB_ARGUMENT,
+    timeout: float | None = option("--timeout", "SECONDS", "Give up after this time.", min=0.0),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Wait until a job that another process runs is done. Exit code 2 if it was paused or cancelled, or has failed; 1
     if it still runs after the timeout.

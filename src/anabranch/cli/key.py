@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
 from anabranch import limits
 from anabranch.cli.declare import argument, new_app, option, without_store
 from anabranch.cli.input_files import read_text
-from anabranch.cli.options import JsonOption, invocation, open_catalog, open_store
+from anabranch.cli.options import JSON_OPTION, invocation, open_catalog, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
@@ -22,8 +21,8 @@ _ID_BITS = 32
 @app.command()
 @without_store
 def new(
-    file: Annotated[Path, argument("FILE", "The key file; one that exists gets one more key.")],
-    key_id: Annotated[str | None, option("--id", "ID", "The key's id; default: random.")] = None,
+    file: Path = argument("FILE", "The key file; one that exists gets one more key."),
+    key_id: str | None = option("--id", "ID", "The key's id; default: random."),
 ) -> None:
     """Create a master key and put it first in a key file, which makes it the current one.
 
@@ -68,7 +67,7 @@ def _write(file: Path, text: str) -> None:
 
 
 @app.command()
-def show(as_json: JsonOption = False) -> None:
+def show(as_json: bool = JSON_OPTION) -> None:
     """Show which master keys a store needs: only their ids, never a key.
 
     Example:
@@ -100,7 +99,7 @@ def show(as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def rotate(as_json: JsonOption = False) -> None:
+def rotate(as_json: bool = JSON_OPTION) -> None:
     """Make the current master key of --keys the store's master key. No event is rewritten.
 
     The data keys of the store are wrapped with it, and a new data key encrypts what is written from now on. The former

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from anabranch.cli.declare import flag, option
-from anabranch.cli.options import JsonOption, StreamArgument, open_store
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
 from anabranch.cli.output import print_json, print_note
 from anabranch.errors import InvalidArgument
 
@@ -14,18 +14,12 @@ if TYPE_CHECKING:
 
 
 def limit(
-    stream: StreamArgument,
-    events: Annotated[
-        float | None, option("--events-per-second", "N", "Accept at most this many events per second.")
-    ] = None,
-    size: Annotated[
-        str | None, option("--bytes-per-second", "SIZE", "Accept at most this many bytes per second: 500KB, 2MB.")
-    ] = None,
-    sample: Annotated[
-        str | None, option("--sample", "COLUMN", "Keep a sample instead, with the weights in this column.")
-    ] = None,
-    off: Annotated[bool, flag("--off", "Accept all appends from now on.")] = False,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    events: float | None = option("--events-per-second", "N", "Accept at most this many events per second."),
+    size: str | None = option("--bytes-per-second", "SIZE", "Accept at most this many bytes per second: 500KB, 2MB."),
+    sample: str | None = option("--sample", "COLUMN", "Keep a sample instead, with the weights in this column."),
+    off: bool = flag("--off", "Accept all appends from now on."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Set what brokers do with appends to a stream above a rate, or without options show it.
 

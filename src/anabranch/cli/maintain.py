@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, print_json, print_note, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import CorruptCatalog, InvalidArgument
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _Report = TypeVar("_Report")
 
 
-OneStreamArgument = Annotated[str | None, argument("[STREAM]", "Only this stream.")]
-EveryOption = Annotated[float | None, option("--every", "SECONDS", "Repeat until Ctrl-C, with this pause.")]
+ONE_STREAM_ARGUMENT: Final = argument("[STREAM]", "Only this stream.", default=None)
+EVERY_OPTION: Final = option("--every", "SECONDS", "Repeat until Ctrl-C, with this pause.")
 
 
 def compact(
-    stream: OneStreamArgument = None,
-    force: Annotated[bool, flag("--force", "Also compact new and small data.")] = False,
-    every: EveryOption = None,
-    as_json: JsonOption = False,
+    stream: str | None = ONE_STREAM_ARGUMENT,
+    force: bool = flag("--force", "Also compact new and small data."),
+    every: float | None = EVERY_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Compact appended events into Parquet files.
 
@@ -55,14 +55,11 @@ def compact(
 
 
 def collect(
-    grace: Annotated[
-        float | None,
-        option(
-            "--grace", "SECONDS", "Keep unused files and unfinished uploads for this time; default: an hour.", min=0
-        ),
-    ] = None,
-    every: EveryOption = None,
-    as_json: JsonOption = False,
+    grace: float | None = option(
+        "--grace", "SECONDS", "Keep unused files and unfinished uploads for this time; default: an hour.", min=0
+    ),
+    every: float | None = EVERY_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Remove bytes that no stream refers to any more, and ephemeral streams whose holders were killed.
 
@@ -86,7 +83,9 @@ def collect(
             print_note("what keeps unused files, and until when: anabranch space")
 
 
-def retain(stream: OneStreamArgument = None, every: EveryOption = None, as_json: JsonOption = False) -> None:
+def retain(
+    stream: str | None = ONE_STREAM_ARGUMENT, every: float | None = EVERY_OPTION, as_json: bool = JSON_OPTION
+) -> None:
     """Remove the events that retention policies release, of one stream or of all that have a policy.
 
     Policies are set with anabranch stream retain. Files are freed by the next anabranch collect.
@@ -109,15 +108,11 @@ def retain(stream: OneStreamArgument = None, every: EveryOption = None, as_json:
 
 
 def check(
-    stream: OneStreamArgument = None,
-    fast: Annotated[
-        bool, flag("--fast", "Check only that each blob exists with the right size; do not read it.")
-    ] = False,
-    repair: Annotated[
-        bool, flag("--repair", "Repair what can be repaired safely, and report why the rest can't.")
-    ] = False,
-    dry_run: Annotated[bool, flag("--dry-run", "With --repair: only report what would be done.")] = False,
-    as_json: JsonOption = False,
+    stream: str | None = ONE_STREAM_ARGUMENT,
+    fast: bool = flag("--fast", "Check only that each blob exists with the right size; do not read it."),
+    repair: bool = flag("--repair", "Repair what can be repaired safely, and report why the rest can't."),
+    dry_run: bool = flag("--dry-run", "With --repair: only report what would be done."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Verify the store, and report what is wrong and where.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import print_json, put_text
 
 
-def metrics(as_json: JsonOption = False) -> None:
+def metrics(as_json: bool = JSON_OPTION) -> None:
     """Print the lag of reader groups and pipelines, the state of watermarks, the store's size, and failures of upkeep.
 
     In the text format of Prometheus.

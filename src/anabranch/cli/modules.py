@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import argument, new_app, option
 from anabranch.cli.input_files import read_module
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-NameArgument = Annotated[str, argument("NAME", "The module's name.")]
+NAME_ARGUMENT: Final = argument("NAME", "The module's name.")
 
 
 _Columns: TypeAlias = "Mapping[str, Callable[[ModuleVersion], object]]"
@@ -27,18 +27,15 @@ _SIZE: Final[_Columns] = {"BYTES": lambda version: version.size}
 
 @app.command()
 def add(
-    name: NameArgument,
-    file: Annotated[Path, argument("FILE", "The module: FILE.wasm, or FILE.wat as text.")],
-    signature: Annotated[
-        list[str] | None,
-        option(
-            "--signature",
-            "TEXT",
-            "A function that it has, as 'score(celsius double) -> double'; may be given several times. "
-            "Default: what its custom section 'anabranch' says.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    name: str = NAME_ARGUMENT,
+    file: Path = argument("FILE", "The module: FILE.wasm, or FILE.wat as text."),
+    signature: list[str] | None = option(
+        "--signature",
+        "TEXT",
+        "A function that it has, as 'score(celsius double) -> double'; may be given several times. "
+        "Default: what its custom section 'anabranch' says.",
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Add a module, or a new version of it. Nothing of it is run.
 
@@ -59,7 +56,7 @@ def add(
 
 
 @app.command("list")
-def list_modules(as_json: JsonOption = False) -> None:
+def list_modules(as_json: bool = JSON_OPTION) -> None:
     """List the modules, with their functions.
 
     Example:
@@ -72,7 +69,7 @@ def list_modules(as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(name: NameArgument, as_json: JsonOption = False) -> None:
+def show(name: str = NAME_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show the versions of a module that are kept, oldest first. Queries use the last one.
 
     Example:
@@ -87,7 +84,7 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def remove(name: NameArgument, yes: YesOption = False) -> None:
+def remove(name: str = NAME_ARGUMENT, yes: bool = YES_OPTION) -> None:
     """Remove a module with its versions.
 
     Example:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
 from typer.core import TyperOption
@@ -30,35 +30,30 @@ _STORE_HELP: Final = (
 _ROOT_OPTIONS: Final = {option.flag[2:].replace("-", "_"): option for option in ROOT_OPTIONS}
 
 
-JsonOption = Annotated[bool, flag("--json", "Print JSON, for programs.")]
-StreamArgument = Annotated[str, argument("STREAM", "The stream, as scope/name.")]
-TagOption = Annotated[list[str] | None, option("--tag", "NAME=VALUE", "A tag; may be given several times.")]
-WithTagOption = Annotated[
-    list[str] | None, option("--tag", "NAME[=VALUE]", "Only those with this tag; may be given several times.")
-]
-MatchOption = Annotated[
-    str | None, option("--match", "GLOB", "Only those whose name matches: 'sensor-*'; with a slash, the full name.")
-]
-SchemaOption = Annotated[str | None, option("--schema", "TEXT", "Columns as 'name:type, name:type'.")]
-KeyOption = Annotated[str | None, option("--key", "COLUMN", "The column that is the routing key.")]
-TimeOption = Annotated[str | None, option("--time", "COLUMN", "The column that is the event time.")]
-FollowOption = Annotated[bool, flag("--follow -f", "Keep waiting for more, until Ctrl-C.")]
-InternalOption = Annotated[bool, flag("--internal", "Also the store's own streams.")]
-TruncateTimesOption = Annotated[
-    bool, flag("--truncate-times", "Truncate times to µs; otherwise finer times are refused.")
-]
+JSON_OPTION: Final = flag("--json", "Print JSON, for programs.")
+STREAM_ARGUMENT: Final = argument("STREAM", "The stream, as scope/name.")
+TAG_OPTION: Final = option("--tag", "NAME=VALUE", "A tag; may be given several times.")
+WITH_TAG_OPTION: Final = option("--tag", "NAME[=VALUE]", "Only those with this tag; may be given several times.")
+MATCH_OPTION: Final = option(
+    "--match", "GLOB", "Only those whose name matches: 'sensor-*'; with a slash, the full name."
+)
+SCHEMA_OPTION: Final = option("--schema", "TEXT", "Columns as 'name:type, name:type'.")
+KEY_OPTION: Final = option("--key", "COLUMN", "The column that is the routing key.")
+TIME_OPTION: Final = option("--time", "COLUMN", "The column that is the event time.")
+FOLLOW_OPTION: Final = flag("--follow -f", "Keep waiting for more, until Ctrl-C.")
+INTERNAL_OPTION: Final = flag("--internal", "Also the store's own streams.")
+TRUNCATE_TIMES_OPTION: Final = flag("--truncate-times", "Truncate times to µs; otherwise finer times are refused.")
 
 
 @dataclass(frozen=True)
 class OutputOptions:
     """Where a result goes, and in which format."""
 
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Default: by the ending of --output; a table on a terminal, else JSON lines."),
-    ] = None
-    file: Annotated[Path | None, option("--output -o", "FILE", "Write a new file instead of stdout.")] = None
-    as_json: JsonOption = False
+    form: Format | None = option(
+        "--format", None, "Default: by the ending of --output; a table on a terminal, else JSON lines."
+    )
+    file: Path | None = option("--output -o", "FILE", "Write a new file instead of stdout.")
+    as_json: bool = JSON_OPTION
 
     @property
     def kind(self) -> Format:

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.formats import Format
-from anabranch.cli.options import JsonOption, open_catalog, open_store
+from anabranch.cli.options import JSON_OPTION, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.query_files import QueryFileOptions
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
-    DropResultsOption,
-    FileArgument,
-    ParamOption,
-    ReplaceOption,
-    StartByOption,
-    StartFromOption,
+    DROP_RESULTS_OPTION,
+    FILE_ARGUMENT,
+    PARAM_OPTION,
+    REPLACE_OPTION,
+    START_BY_OPTION,
+    START_FROM_OPTION,
     confirm_replace,
     parse_starts,
     translated_statements,
 )
-from anabranch.cli.translate import DialectOption
+from anabranch.cli.translate import DIALECT_OPTION
 from anabranch.core.pairs import parse_pairs
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-NameArgument = Annotated[str, argument("NAME", "The pipeline's name.")]
+NAME_ARGUMENT: Final = argument("NAME", "The pipeline's name.")
 
 
 # The options of a run.
@@ -44,44 +43,31 @@ _STOPPING = "stopping after the micro-batch in progress; a second signal ends it
 
 @app.command()
 def run(
-    file: FileArgument,
+    file: Path = FILE_ARGUMENT,
     *,
-    name: Annotated[str | None, option("--name", "NAME", "The pipeline's name; default: the file's name.")] = None,
-    dialect: DialectOption = None,
-    once: Annotated[bool, flag("--once", "Process the events that exist now, and end.")] = False,
-    flush: Annotated[
-        bool, flag("--flush", "With --once: close all windows at the end; later events then count as late.")
-    ] = False,
-    param: ParamOption = None,
+    name: str | None = option("--name", "NAME", "The pipeline's name; default: the file's name."),
+    dialect: str | None = DIALECT_OPTION,
+    once: bool = flag("--once", "Process the events that exist now, and end."),
+    flush: bool = flag("--flush", "With --once: close all windows at the end; later events then count as late."),
+    param: list[str] | None = PARAM_OPTION,
     files: QueryFileOptions,
-    start: StartFromOption = None,
-    by: StartByOption = "append",
-    replace: ReplaceOption = False,
-    seconds: Annotated[float | None, option("--seconds", "N", "Stop after this many seconds.", min=0)] = None,
-    events_max: Annotated[
-        int | None, option("--events-max", "N", "Maximum events of a micro-batch, for each source.", min=1)
-    ] = None,
-    checkpoints: Annotated[
-        str | None,
-        option(
-            "--checkpoints",
-            "FOLDER|URL",
-            "Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
-        ),
-    ] = None,
-    ephemeral: Annotated[
-        bool, flag("--ephemeral", "At the end, delete the pipeline, its checkpoints and its late events.")
-    ] = False,
-    also: Annotated[bool, flag("--also", "Allow feeding streams that another pipeline feeds too.")] = False,
-    collect: Annotated[
-        bool, flag("--collect", "At the end, print the results of the last statement in this run.")
-    ] = False,
-    form: Annotated[
-        Format | None, typer.Option("--format", help="For --collect; default: a table on a terminal, else JSON lines.")
-    ] = None,
-    quiet: Annotated[bool, flag("--quiet -q", "Show no progress.")] = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    start: list[str] | None = START_FROM_OPTION,
+    by: str = START_BY_OPTION,
+    replace: bool = REPLACE_OPTION,
+    seconds: float | None = option("--seconds", "N", "Stop after this many seconds.", min=0),
+    events_max: int | None = option("--events-max", "N", "Maximum events of a micro-batch, for each source.", min=1),
+    checkpoints: str | None = option(
+        "--checkpoints",
+        "FOLDER|URL",
+        "Where a first run keeps its checkpoints: a folder, or s3://…; default: in the store.",
+    ),
+    ephemeral: bool = flag("--ephemeral", "At the end, delete the pipeline, its checkpoints and its late events."),
+    also: bool = flag("--also", "Allow feeding streams that another pipeline feeds too."),
+    collect: bool = flag("--collect", "At the end, print the results of the last statement in this run."),
+    form: Format | None = option("--format", None, "For --collect; default: a table on a terminal, else JSON lines."),
+    quiet: bool = flag("--quiet -q", "Show no progress."),
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Run a file of CREATE STREAM statements until Ctrl-C. It continues where it stopped the last time.
 
@@ -142,7 +128,7 @@ def run(
 
 
 @app.command("list")
-def list_pipelines(as_json: JsonOption = False) -> None:
+def list_pipelines(as_json: bool = JSON_OPTION) -> None:
     """List the pipelines that ran in this store, with their state.
 
     Examples:
@@ -172,7 +158,7 @@ def list_pipelines(as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(name: NameArgument, as_json: JsonOption = False) -> None:
+def show(name: str = NAME_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show a pipeline: its statements, state, sources and results, and the progress of each.
 
     Example:
@@ -191,9 +177,9 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def stop(
-    name: NameArgument,
-    seconds: Annotated[float, option("--seconds", "N", "How long to wait for it.", min=0)] = 60.0,
-    as_json: JsonOption = False,
+    name: str = NAME_ARGUMENT,
+    seconds: float = option("--seconds", "N", "How long to wait for it.", min=0, default=60.0),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Stop a pipeline, in whichever process it runs. What it published stays.
 
@@ -210,7 +196,7 @@ def stop(
 
 
 @app.command()
-def reset(name: NameArgument, drop_results: DropResultsOption = False, yes: YesOption = False) -> None:
+def reset(name: str = NAME_ARGUMENT, drop_results: bool = DROP_RESULTS_OPTION, yes: bool = YES_OPTION) -> None:
     """Forget the progress of a pipeline: its next run begins where its statements say, and appends its results again.
 
     With --drop-results the streams of its results and of its late events are deleted, whatever their current names. A
@@ -232,7 +218,7 @@ def reset(name: NameArgument, drop_results: DropResultsOption = False, yes: YesO
 
 
 @app.command()
-def delete(name: NameArgument, drop_results: DropResultsOption = False, yes: YesOption = False) -> None:
+def delete(name: str = NAME_ARGUMENT, drop_results: bool = DROP_RESULTS_OPTION, yes: bool = YES_OPTION) -> None:
     """Delete a pipeline with its internal data: its checkpoints and the streams of its late events. Its results stay,
     unless --drop-results is given: then those of earlier statements go too. A stream that it did not create always stays.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
 
 from anabranch import limits
 from anabranch.cli.declare import argument, flag, option
@@ -13,25 +12,19 @@ from anabranch.cli.formats import Format
 from anabranch.cli.input_files import read_sql
 from anabranch.cli.interrupts import deferred
 from anabranch.cli.options import OutputOptions, open_store, store_path
-from anabranch.cli.translate import DialectOption
+from anabranch.cli.translate import DIALECT_OPTION
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import to_duration, to_size
 from anabranch.remote.address import is_broker
 
 
 def query(
-    sql: Annotated[str | None, argument("[SQL]", "The query; - is stdin.")] = None,
-    file: Annotated[Path | None, option("--file", "FILE", "Take the query from a file.")] = None,
-    allow_files: Annotated[
-        bool, flag("--allow-files", "Let the query use files of this machine and DuckDB's extensions.")
-    ] = False,
-    timeout: Annotated[
-        str | None, option("--timeout", "DURATION", "Stop the query after this time, such as 30s.")
-    ] = None,
-    memory: Annotated[
-        str | None, option("--memory", "SIZE", "Memory that it may use, such as 2GiB; more spills to disk.")
-    ] = None,
-    dialect: DialectOption = None,
+    sql: str | None = argument("[SQL]", "The query; - is stdin.", default=None),
+    file: Path | None = option("--file", "FILE", "Take the query from a file."),
+    allow_files: bool = flag("--allow-files", "Let the query use files of this machine and DuckDB's extensions."),
+    timeout: str | None = option("--timeout", "DURATION", "Stop the query after this time, such as 30s."),
+    memory: str | None = option("--memory", "SIZE", "Memory that it may use, such as 2GiB; more spills to disk."),
+    dialect: str | None = DIALECT_OPTION,
     *,
     output: OutputOptions,
 ) -> None:

@@ -4,40 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Final
 
 from anabranch import limits
 from anabranch.cli.declare import option
 from anabranch.cli.input_files import read_bytes, read_module, read_text
 from anabranch.errors import InvalidArgument
 
-SignatureOption = Annotated[
-    Path | None, option("--signature", "FILE", "The signature that `queries sign` has written.")
-]
+SIGNATURE_OPTION: Final = option("--signature", "FILE", "The signature that `queries sign` has written.")
 
 
 @dataclass(frozen=True)
 class QueryFileOptions:
     """The files whose functions the statements of a query call."""
 
-    wheels: Annotated[
-        list[Path] | None,
-        option(
-            "--wheel",
-            "FILE.whl",
-            "A pure wheel of Python code, whose functions the statements call; may be given several times.",
-        ),
-    ] = None
-    modules: Annotated[
-        list[Path] | None,
-        option(
-            "--wasm", "FILE", "A WebAssembly module with functions, FILE.wasm or FILE.wat; may be given several times."
-        ),
-    ] = None
-    resources: Annotated[
-        list[Path] | None,
-        option("--resource", "FILE", "A file that those functions read, such as a model; may be given several times."),
-    ] = None
+    wheels: list[Path] | None = option(
+        "--wheel",
+        "FILE.whl",
+        "A pure wheel of Python code, whose functions the statements call; may be given several times.",
+    )
+    modules: list[Path] | None = option(
+        "--wasm", "FILE", "A WebAssembly module with functions, FILE.wasm or FILE.wat; may be given several times."
+    )
+    resources: list[Path] | None = option(
+        "--resource", "FILE", "A file that those functions read, such as a model; may be given several times."
+    )
 
     def read(self) -> dict[str, bytes] | None:
         """The contents of the files by their names; None if there are none. Raises InvalidArgument."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
 from anabranch.cli.declare import argument, option
 from anabranch.cli.options import open_catalog, open_store
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
     from anabranch.streams.manager import Streams
 
 _PLACES = "head, tail, a cut, a pointer, a time, or -2h (two hours ago)"
-FromOption = Annotated[str | None, option("--from", "PLACE", f"Begin here: {_PLACES}.", show_default="head")]
-ToOption = Annotated[str | None, option("--to", "PLACE", f"End before here: {_PLACES}.", show_default="tail")]
-ByOption = Annotated[str, option("--by", "append|event", "What a time means: the append time, or the event time.")]
+FROM_OPTION: Final = option("--from", "PLACE", f"Begin here: {_PLACES}.", show_default="head")
+TO_OPTION: Final = option("--to", "PLACE", f"End before here: {_PLACES}.", show_default="tail")
+BY_OPTION: Final = option(
+    "--by", "append|event", "What a time means: the append time, or the event time.", default="append"
+)
 
 
 @dataclass(frozen=True)
 class RangeOptions:
     """A stream, or a range of it: in brackets, or between --from and --to."""
 
-    stream: Annotated[str, argument("STREAM", "The stream, as scope/name, or a range of it: scope/name\\[start,end].")]
-    start: FromOption = None
-    end: ToOption = None
-    by: ByOption = "append"
+    stream: str = argument("STREAM", "The stream, as scope/name, or a range of it: scope/name\\[start,end].")
+    start: str | None = FROM_OPTION
+    end: str | None = TO_OPTION
+    by: str = BY_OPTION
 
     @contextmanager
     def open(self) -> Iterator[tuple[Store, StreamRange]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.declare import flag, option
 from anabranch.cli.formats import Format
-from anabranch.cli.options import FollowOption, OutputOptions, StreamArgument, open_store, split_list
-from anabranch.cli.ranges import ByOption, time_kind
+from anabranch.cli.options import FOLLOW_OPTION, STREAM_ARGUMENT, OutputOptions, open_store, split_list
+from anabranch.cli.ranges import BY_OPTION, time_kind
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from anabranch.store import Store
 
 
-MetaOption = Annotated[bool, flag("--meta", "Add _pointer and _appended to each event.")]
+META_OPTION: Final = flag("--meta", "Add _pointer and _appended to each event.")
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
     """Which events are read."""
 
-    start: Annotated[
-        str, option("--from", "PLACE", "head, tail, a stream cut, an event pointer, a time, or -15m before now.")
-    ] = "head"
-    end: Annotated[str | None, option("--to", "PLACE", "End before this place; default: the tail as of now.")] = None
-    by: ByOption = "append"
-    follow: FollowOption = False
-    limit: Annotated[int | None, option("--limit -n", "N", "At most this many events.", min=0)] = None
-    columns: Annotated[str | None, option("--columns", "A,B", "Only these columns.")] = None
+    start: str = option(
+        "--from", "PLACE", "head, tail, a stream cut, an event pointer, a time, or -15m before now.", default="head"
+    )
+    end: str | None = option("--to", "PLACE", "End before this place; default: the tail as of now.")
+    by: str = BY_OPTION
+    follow: bool = FOLLOW_OPTION
+    limit: int | None = option("--limit -n", "N", "At most this many events.", min=0)
+    columns: str | None = option("--columns", "A,B", "Only these columns.")
 
     def check_format(self, kind: Format) -> None:
         """Raises InvalidArgument for a format that can't be followed."""
@@ -67,14 +67,13 @@ class ReadingOptions:
 
 
 def read(
-    stream: StreamArgument,
-    options: ReadingOptions,
+    stream: str = STREAM_ARGUMENT,
     *,
-    where_time: Annotated[
-        str | None,
-        option("--where-time", "FROM..TO", "Only events with an event time in this range, TO exclusive."),
-    ] = None,
-    meta: MetaOption = False,
+    options: ReadingOptions,
+    where_time: str | None = option(
+        "--where-time", "FROM..TO", "Only events with an event time in this range, TO exclusive."
+    ),
+    meta: bool = META_OPTION,
     output: OutputOptions,
 ) -> None:
     """Print the events of a stream.

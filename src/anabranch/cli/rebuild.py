@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import flag, option
-from anabranch.cli.options import JsonOption, invocation, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, invocation, open_store, store_path
 from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.errors import InvalidArgument
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
 
 def rebuild(
-    force: Annotated[bool, flag("--force", "Also replace a catalog that is intact.")] = False,
-    discard_newer: Annotated[
-        bool, flag("--discard-newer", "Let collect remove the newer blobs that the last rebuild reported.")
-    ] = False,
-    store_id: Annotated[
-        str | None, option("--store-id", "ID", "The store to rebuild, if the blobs hold manifests of several stores.")
-    ] = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    force: bool = flag("--force", "Also replace a catalog that is intact."),
+    discard_newer: bool = flag("--discard-newer", "Let collect remove the newer blobs that the last rebuild reported."),
+    store_id: str | None = option(
+        "--store-id", "ID", "The store to rebuild, if the blobs hold manifests of several stores."
+    ),
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Recreate a lost or damaged catalog from the newest manifest among the blobs.
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from anabranch.cli.declare import argument
-from anabranch.cli.options import JsonOption, StreamArgument, open_catalog
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_catalog
 from anabranch.cli.output import print_result
 
 
 def rename(
-    stream: StreamArgument,
-    name: Annotated[str, argument("NAME", "The new name, as scope/name.")],
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    name: str = argument("NAME", "The new name, as scope/name."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Give a stream another name. Open readers and writers continue; using the old name gives an error that names the
     new one.
@@ -27,9 +25,9 @@ def rename(
 
 
 def move(
-    stream: StreamArgument,
-    scope: Annotated[str, argument("SCOPE", "The scope to move to; it must exist.")],
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    scope: str = argument("SCOPE", "The scope to move to; it must exist."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names
     the new one.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import flag, option
-from anabranch.cli.options import JsonOption, StreamArgument, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store, store_path
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import resolve_range, time_kind
-from anabranch.cli.target_store import WindowOption, finish
+from anabranch.cli.target_store import WINDOW_OPTION, finish
 from anabranch.errors import InvalidArgument
 from anabranch.model.stream_range import StreamRange
 
@@ -19,18 +19,16 @@ if TYPE_CHECKING:
 
 
 def replace(
-    stream: StreamArgument,
-    between: Annotated[
-        tuple[str, str], option("--between", "START END", "The range of times, END exclusive; -2h is two hours ago.")
-    ],
-    with_: Annotated[
-        str | None, option("--with", "STREAM", "The replacement: a stream, or scope/name\\[start,end].")
-    ] = None,
-    nothing: Annotated[bool, flag("--with-nothing", "Remove the events, and put nothing there.")] = False,
-    by: Annotated[str, option("--by", "event|append", "What the times mean: event times, or append times.")] = "event",
-    window: WindowOption = 4,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    between: tuple[str, str] = option(
+        "--between", "START END", "The range of times, END exclusive; -2h is two hours ago.", default=...
+    ),
+    with_: str | None = option("--with", "STREAM", "The replacement: a stream, or scope/name\\[start,end]."),
+    nothing: bool = flag("--with-nothing", "Remove the events, and put nothing there."),
+    by: str = option("--by", "event|append", "What the times mean: event times, or append times.", default="event"),
+    window: int = WINDOW_OPTION,
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Replace the events of a time range, exactly those and at once, with those of another stream.
 

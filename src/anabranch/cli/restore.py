@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 from anabranch.cli.declare import argument
-from anabranch.cli.options import JsonOption, invocation, store_path
+from anabranch.cli.options import JSON_OPTION, invocation, store_path
 from anabranch.cli.output import counted, iso_time, print_json, print_note, print_unconfirmed
 from anabranch.cli.progress import ProgressMeter
 from anabranch.model.amounts import size_text
 
 
 def restore(
-    place: Annotated[str, argument("PLACE", "The location of the backup: a folder or URL.")],
-    as_json: JsonOption = False,
+    place: str = argument("PLACE", "The location of the backup: a folder or URL."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Create a store from a backup, at a location without a store.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import flag, option
-from anabranch.cli.options import JsonOption, StreamArgument, open_store
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.errors import InvalidArgument
 from anabranch.model.amounts import duration_text, size_text
@@ -18,33 +18,23 @@ if TYPE_CHECKING:
 
 
 def retain(
-    stream: StreamArgument,
-    age: Annotated[str | None, option("--for", "AGE", "Remove events older than this: 7d, 12h, 30m.")] = None,
-    size: Annotated[
-        str | None, option("--bytes", "SIZE", "Keep this many of the newest bytes: 500MB, 10GB, 10GiB.")
-    ] = None,
-    age_min: Annotated[
-        str | None, option("--at-least-for", "AGE", "Keep events younger than this, regardless of --bytes.")
-    ] = None,
-    size_min: Annotated[
-        str | None, option("--at-least-bytes", "SIZE", "Keep at least this much, regardless of --for.")
-    ] = None,
-    groups: Annotated[
-        list[str] | None,
-        option(
-            "--group",
-            "GROUP",
-            "Remove events that this reader group has read; with several groups, those that all have read.",
-        ),
-    ] = None,
-    checkpointed: Annotated[
-        bool,
-        flag("--checkpointed", "With --group: remove events before its last checkpoint, not those that it has read."),
-    ] = False,
-    forever: Annotated[bool, flag("--forever", "Keep all events from now on.")] = False,
-    now: Annotated[bool, flag("--now", "Carry it out at once, not with the next upkeep.")] = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    age: str | None = option("--for", "AGE", "Remove events older than this: 7d, 12h, 30m."),
+    size: str | None = option("--bytes", "SIZE", "Keep this many of the newest bytes: 500MB, 10GB, 10GiB."),
+    age_min: str | None = option("--at-least-for", "AGE", "Keep events younger than this, regardless of --bytes."),
+    size_min: str | None = option("--at-least-bytes", "SIZE", "Keep at least this much, regardless of --for."),
+    groups: list[str] | None = option(
+        "--group",
+        "GROUP",
+        "Remove events that this reader group has read; with several groups, those that all have read.",
+    ),
+    checkpointed: bool = flag(
+        "--checkpointed", "With --group: remove events before its last checkpoint, not those that it has read."
+    ),
+    forever: bool = flag("--forever", "Keep all events from now on."),
+    now: bool = flag("--now", "Carry it out at once, not with the next upkeep."),
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Set how long the events of a stream are kept, or without options show it.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
 from anabranch.cli.declare import argument, new_app, option
-from anabranch.cli.options import JsonOption, open_catalog
+from anabranch.cli.options import JSON_OPTION, open_catalog
 from anabranch.cli.output import print_columns, print_json, print_result, put_line
 
 if TYPE_CHECKING:
@@ -15,20 +15,19 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-_RoleArgument = Annotated[str, argument("ROLE", "reader, writer, operator, admin, coder, or one that was defined.")]
-_PrincipalArgument = Annotated[
-    str, argument("PRINCIPAL", "The name of a token's principal; or cert:NAME, oidc:NAME, group:NAME.")
-]
+_ROLE_ARGUMENT: Final = argument("ROLE", "reader, writer, operator, admin, coder, or one that was defined.")
+_PRINCIPAL_ARGUMENT: Final = argument(
+    "PRINCIPAL", "The name of a token's principal; or cert:NAME, oidc:NAME, group:NAME."
+)
 
 
 @app.command()
 def define(
-    role: Annotated[str, argument("ROLE", "The name of the role.")],
-    operation: Annotated[
-        list[str],
-        option("--allow", "OPERATION", "read, write, create, manage, admin, code; may be given several times."),
-    ],
-    as_json: JsonOption = False,
+    role: str = argument("ROLE", "The name of the role."),
+    operation: list[str] = option(
+        "--allow", "OPERATION", "read, write, create, manage, admin, code; may be given several times.", default=...
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Define a role, or change what it allows, at once for all who have it.
 
@@ -46,7 +45,7 @@ def define(
 
 
 @app.command()
-def delete(role: _RoleArgument, as_json: JsonOption = False) -> None:
+def delete(role: str = _ROLE_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Delete a role that nobody has.
 
     Example:
@@ -59,7 +58,7 @@ def delete(role: _RoleArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command("list")
-def list_roles(as_json: JsonOption = False) -> None:
+def list_roles(as_json: bool = JSON_OPTION) -> None:
     """List the roles and what they allow, and who has them and where.
 
     Example:
@@ -85,10 +84,10 @@ def list_roles(as_json: JsonOption = False) -> None:
 
 @app.command()
 def bind(
-    role: _RoleArgument,
-    principal: _PrincipalArgument,
-    on: Annotated[str, option("--on", "NAMES", "Where: 'iot/', 'iot/sens*', 'iot/sensors', or '*' everywhere.")] = "*",
-    as_json: JsonOption = False,
+    role: str = _ROLE_ARGUMENT,
+    principal: str = _PRINCIPAL_ARGUMENT,
+    on: str = option("--on", "NAMES", "Where: 'iot/', 'iot/sens*', 'iot/sensors', or '*' everywhere.", default="*"),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Give a role to a principal. Running brokers know it within about a second.
 
@@ -108,10 +107,10 @@ def bind(
 
 @app.command()
 def unbind(
-    role: _RoleArgument,
-    principal: _PrincipalArgument,
-    on: Annotated[str | None, option("--on", "NAMES", "Only where it was bound so. Default: everywhere.")] = None,
-    as_json: JsonOption = False,
+    role: str = _ROLE_ARGUMENT,
+    principal: str = _PRINCIPAL_ARGUMENT,
+    on: str | None = option("--on", "NAMES", "Only where it was bound so. Default: everywhere."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Take a role from a principal. Running brokers know it within about a second.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import argument, flag, new_app
 from anabranch.cli.options import (
-    InternalOption,
-    JsonOption,
-    MatchOption,
-    TagOption,
-    WithTagOption,
+    INTERNAL_OPTION,
+    JSON_OPTION,
+    MATCH_OPTION,
+    TAG_OPTION,
+    WITH_TAG_OPTION,
     open_catalog,
     open_store,
     parse_tags,
@@ -19,7 +19,7 @@ from anabranch.cli.options import (
 )
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.target_store import TargetStoreOptions, WindowOption, finish
+from anabranch.cli.target_store import WINDOW_OPTION, TargetStoreOptions, finish
 from anabranch.errors import PipelineRunning
 from anabranch.remote.address import is_broker
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-ScopeArgument = Annotated[str, argument("SCOPE", "The scope's name.")]
+SCOPE_ARGUMENT: Final = argument("SCOPE", "The scope's name.")
 
 
 @app.command()
 def create(
-    name: ScopeArgument,
-    tag: TagOption = None,
-    exist_ok: Annotated[bool, flag("--exist-ok", "Do nothing if the scope exists.")] = False,
-    as_json: JsonOption = False,
+    name: str = SCOPE_ARGUMENT,
+    tag: list[str] | None = TAG_OPTION,
+    exist_ok: bool = flag("--exist-ok", "Do nothing if the scope exists."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Create a scope, and the store if it does not exist.
 
@@ -55,10 +55,10 @@ def create(
 
 @app.command("list")
 def list_scopes(
-    tag: WithTagOption = None,
-    match: MatchOption = None,
-    internal: Annotated[bool, flag("--internal", "Also the store's own scopes.")] = False,
-    as_json: JsonOption = False,
+    tag: list[str] | None = WITH_TAG_OPTION,
+    match: str | None = MATCH_OPTION,
+    internal: bool = flag("--internal", "Also the store's own scopes."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """List the scopes by name.
 
@@ -80,11 +80,9 @@ def list_scopes(
 
 @app.command()
 def delete(
-    name: ScopeArgument,
-    recursive: Annotated[
-        bool, flag("--recursive -r", "Delete all streams and aliases in it too, also the store's own.")
-    ] = False,
-    yes: YesOption = False,
+    name: str = SCOPE_ARGUMENT,
+    recursive: bool = flag("--recursive -r", "Delete all streams and aliases in it too, also the store's own."),
+    yes: bool = YES_OPTION,
 ) -> None:
     """Delete a scope that holds no streams; with --recursive, one with all it holds. If that is interrupted, running it
     again continues. It is refused while a pipeline that uses streams of the scope runs.
@@ -115,14 +113,14 @@ def delete(
 
 @app.command()
 def copy(
-    source: Annotated[str, argument("SCOPE", "The scope to copy.")],
-    target: Annotated[str, argument("TARGET", "The scope of the copies; created if it is missing.")],
+    source: str = argument("SCOPE", "The scope to copy."),
+    target: str = argument("TARGET", "The scope of the copies; created if it is missing."),
     *,
-    internal: InternalOption = False,
-    ephemeral: Annotated[bool, flag("--ephemeral", "Also ephemeral streams; their copies are permanent.")] = False,
+    internal: bool = INTERNAL_OPTION,
+    ephemeral: bool = flag("--ephemeral", "Also ephemeral streams; their copies are permanent."),
     to: TargetStoreOptions,
-    window: WindowOption = 4,
-    as_json: JsonOption = False,
+    window: int = WINDOW_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Copy all streams of a scope into another, at once and whatever their size. Running it again continues where it
     was interrupted, and copies new streams. Aliases of streams within the scope are copied too. Into another store the
@@ -160,9 +158,9 @@ def _copied(target: str, copies: list[CopyResult], as_json: bool, **more: str) -
 
 @app.command()
 def rename(
-    name: ScopeArgument,
-    to: Annotated[str, argument("NAME", "The new name.")],
-    as_json: JsonOption = False,
+    name: str = SCOPE_ARGUMENT,
+    to: str = argument("NAME", "The new name."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Give a scope another name, atomically. Open readers and writers of its streams continue; using an old name gives
     an error that names the new one. Pipelines that name streams of the scope have to be changed; it is refused while

@@ -8,13 +8,13 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from anabranch.cli.declare import flag, option
 from anabranch.cli.interrupts import interrupts
-from anabranch.cli.options import JsonOption, invocation
+from anabranch.cli.options import JSON_OPTION, invocation
 from anabranch.cli.output import print_note, put_json, put_line, put_text
 from anabranch.core.redact import redacted, shown_address
 from anabranch.errors import InvalidArgument
@@ -30,40 +30,27 @@ _FAILED = 2
 _ALL_INTERFACES = re.compile(r"//(0\.0\.0\.0|\[::\]):")
 
 
-def _port(name: str) -> Any:
-    return typer.Option(f"--{name}-port", metavar="PORT", help=f"The port of {name}; 0 takes a free one.")
-
-
 def serve(
     context: typer.Context,
-    config: Annotated[
-        Path | None, option("--config", "FILE", "Settings as TOML. Default: ANABRANCH_SERVER_CONFIG.")
-    ] = None,
-    host: Annotated[str | None, option("--host", "HOST", "The interface to listen on. Default: 127.0.0.1.")] = None,
-    flight_port: Annotated[int | None, _port("flight")] = None,
-    http_port: Annotated[int | None, _port("http")] = None,
-    grpc_port: Annotated[int | None, _port("grpc")] = None,
-    workers: Annotated[int | None, option("--workers", "N", "Processes that serve HTTP on one socket.")] = None,
-    auth: Annotated[
-        str | None, option("--auth", "KIND", "Authentication: tokens, or off. Default: off on loopback.")
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None, option("--tls-certificate", "FILE", "The certificate chain, in PEM.")
-    ] = None,
-    tls_key: Annotated[Path | None, option("--tls-key", "FILE", "Its private key, in PEM.")] = None,
-    dev_tls: Annotated[bool | None, flag("--dev-tls", "Make a certificate for this start.")] = None,
-    insecure: Annotated[bool | None, flag("--insecure", "Serve other machines without TLS or authentication.")] = None,
-    queries: Annotated[
-        bool | None, flag("--queries", "Run deployed queries too, as `anabranch queries serve` does.")
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        option("--set", "NAME=VALUE", "Any other setting, as in the file; may be given several times."),
-    ] = None,
-    print_config: Annotated[
-        bool, flag("--print-config", "Print all settings and where each came from, and exit.")
-    ] = False,
-    as_json: JsonOption = False,
+    config: Path | None = option("--config", "FILE", "Settings as TOML. Default: ANABRANCH_SERVER_CONFIG."),
+    host: str | None = option("--host", "HOST", "The interface to listen on. Default: 127.0.0.1."),
+    flight_port: int | None = option("--flight-port", "PORT", "The port of flight; 0 takes a free one."),
+    http_port: int | None = option("--http-port", "PORT", "The port of http; 0 takes a free one."),
+    grpc_port: int | None = option("--grpc-port", "PORT", "The port of grpc; 0 takes a free one."),
+    workers: int | None = option("--workers", "N", "Processes that serve HTTP on one socket."),
+    auth: str | None = option("--auth", "KIND", "Authentication: tokens, or off. Default: off on loopback."),
+    tls_certificate: Path | None = option("--tls-certificate", "FILE", "The certificate chain, in PEM."),
+    tls_key: Path | None = option("--tls-key", "FILE", "Its private key, in PEM."),
+    dev_tls: bool | None = flag("--dev-tls", "Make a certificate for this start.", default=None),
+    insecure: bool | None = flag("--insecure", "Serve other machines without TLS or authentication.", default=None),
+    queries: bool | None = flag(
+        "--queries", "Run deployed queries too, as `anabranch queries serve` does.", default=None
+    ),
+    sets: list[str] | None = option(
+        "--set", "NAME=VALUE", "Any other setting, as in the file; may be given several times."
+    ),
+    print_config: bool = flag("--print-config", "Print all settings and where each came from, and exit."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Serve a store to other processes and machines: by Arrow Flight, HTTP and gRPC.
 

@@ -13,6 +13,7 @@ from anabranch.cli.options import store_path
 from anabranch.cli.output import iso_time, print_columns, print_result, put_line
 from anabranch.cli.retain import policy_text
 from anabranch.core.cuts import head_cut, tail_cut
+from anabranch.core.list_filter import ListFilter
 from anabranch.errors import StreamNotFound
 from anabranch.model.amounts import size_text
 from anabranch.model.ids import StreamId
@@ -20,6 +21,7 @@ from anabranch.model.load_policy import load_policy_from_json, load_policy_to_js
 from anabranch.model.policy import rate_from_json
 from anabranch.model.stream import Segment, StreamView
 from anabranch.remote.address import is_broker
+from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lifecycle.holders import ephemeral_among
 from anabranch.streams.retention.policy import Retention
 
@@ -60,21 +62,25 @@ def summaries(
     pattern: str | None = None,
 ) -> list[dict[str, Any]]:
     """Returns the streams by name, of one scope or of all. A broker is asked twice for each. Raises ScopeNotFound."""
-    found = list(names.streams.list(scope, tag=tag, pattern=pattern, internal=internal))
     aliases = defaultdict(list)
     for alias, stream in names.aliases.of().items():
         aliases[str(stream)].append(str(alias))
     views: list[StreamView] = []
     ephemeral: set[StreamId] = set()
     if is_broker(store_path()):
-        for info in found:
+        for info in names.streams.list(scope, tag=tag, pattern=pattern, internal=internal):
             with suppress(StreamNotFound):  # deleted meanwhile
                 held = names.ephemeral.is_ephemeral(info.id)
                 views.append(names.streams.view(info.id))
                 ephemeral |= {info.id} if held else set()
-    else:
+    else:  # `names.streams` would load Arrow
+        selected = ListFilter(tag=tag, pattern=pattern)
         with names.catalog.reading() as reading:
-            views = [view for view in (reading.view(info.id) for info in found) if view is not None]
+            if scope is not None:
+                need_scope(reading, scope)
+            found = [info for info in reading.streams(scope) if internal or not info.name.internal]
+            shown = [reading.view(info.id) for info in found if selected(str(info.name), info.tags)]
+            views = [view for view in shown if view is not None]
             ephemeral |= ephemeral_among(reading, [view.info.id for view in views])
     return [
         summary(view) | {"ephemeral": view.info.id in ephemeral, "aliases": aliases[str(view.info.name)]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, put_line
 from anabranch.model.amounts import size_text
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from anabranch.log.upkeep.space import PinnedBytes, SpaceReport
 
 
-def space(as_json: JsonOption = False) -> None:
+def space(as_json: bool = JSON_OPTION) -> None:
     """Show how many bytes the files of the store take up, and what keeps those that no stream needs any more.
 
     Truncating, deleting and compacting change the catalog at once. Files are removed by anabranch collect, once nothing

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
 from anabranch import limits
 from anabranch.cli.confirm import confirm
 from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.input_files import read_text
-from anabranch.cli.translate import DialectOption
+from anabranch.cli.translate import DIALECT_OPTION
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 
@@ -19,17 +19,14 @@ if TYPE_CHECKING:
     from anabranch.reading.bounds import Place
     from anabranch.store import Store
 
-FileArgument = Annotated[Path, argument("FILE.sql", "The statements.")]
-ParamOption = Annotated[
-    list[str] | None, option("--param", "NAME=VALUE", "A parameter that the file declares; may be given several times.")
-]
-StartFromOption = Annotated[
-    list[str] | None,
-    option("--from", "PLACE", "Start over from here: head, tail, a time, -15m, or a cut (one per source)."),
-]
-StartByOption = Annotated[str, option("--by", "append|event", "The kind of time of --from.")]
-ReplaceOption = Annotated[bool, flag("--replace", "With --from: drop the earlier results.")]
-DropResultsOption = Annotated[bool, flag("--drop-results", "Delete its result streams too, if it made them.")]
+FILE_ARGUMENT: Final = argument("FILE.sql", "The statements.")
+PARAM_OPTION: Final = option("--param", "NAME=VALUE", "A parameter that the file declares; may be given several times.")
+START_FROM_OPTION: Final = option(
+    "--from", "PLACE", "Start over from here: head, tail, a time, -15m, or a cut (one per source)."
+)
+START_BY_OPTION: Final = option("--by", "append|event", "The kind of time of --from.", default="append")
+REPLACE_OPTION: Final = flag("--replace", "With --from: drop the earlier results.")
+DROP_RESULTS_OPTION: Final = flag("--drop-results", "Delete its result streams too, if it made them.")
 
 
 def read_statements(file: Path) -> str:
@@ -51,12 +48,10 @@ def translated_statements(file: Path, dialect: str | None) -> str:
 class StatementFileOptions:
     """A file of statements, or a template, and the values of its parameters."""
 
-    file: Annotated[Path | None, argument("[FILE.sql]", "The statements; or pass --template.")] = None
-    template: Annotated[
-        str | None, option("--template", "NAME", "Use the statements of this template; see `queries templates`.")
-    ] = None
-    dialect: DialectOption = None
-    param: ParamOption = None
+    file: Path | None = argument("[FILE.sql]", "The statements; or pass --template.", default=None)
+    template: str | None = option("--template", "NAME", "Use the statements of this template; see `queries templates`.")
+    dialect: str | None = DIALECT_OPTION
+    param: list[str] | None = PARAM_OPTION
 
     def text(self, store: Store) -> str:
         """The text of the file, translated if it is in a dialect, or of the template. Raises InvalidArgument, InvalidSql,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, open_store, split_list
+from anabranch.cli.options import JSON_OPTION, open_store, split_list
 from anabranch.cli.output import counted, print_result
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.ranges import ByOption, open_ranges, resolve_range, time_kind
-from anabranch.cli.target_store import SourceStoreOptions, TargetStoreOptions, WindowOption, finish
+from anabranch.cli.ranges import BY_OPTION, open_ranges, resolve_range, time_kind
+from anabranch.cli.target_store import WINDOW_OPTION, SourceStoreOptions, TargetStoreOptions, finish
 from anabranch.errors import InvalidArgument
 from anabranch.model.stream_range import StreamRange
 
@@ -22,30 +22,26 @@ if TYPE_CHECKING:
 
 
 def stitch(
-    sources: Annotated[
-        list[str], argument("STREAM...", "The streams in their order, or ranges of them: scope/name\\[start,end].")
-    ],
-    into: Annotated[str, option("--into", "STREAM", "The new stream, as scope/name.")],
+    sources: list[str] = argument(
+        "STREAM...", "The streams in their order, or ranges of them: scope/name\\[start,end]."
+    ),
+    into: str = option("--into", "STREAM", "The new stream, as scope/name.", default=...),
     *,
-    drop_sources: Annotated[
-        bool, flag("--drop-sources", "Delete the sources in the same step; the new stream may take the name of one.")
-    ] = False,
-    deduplicate: Annotated[
-        str | None,
-        option("--deduplicate", "COLUMNS", "Skip repeated events, compared by these columns: a,b. Moves bytes."),
-    ] = None,
-    prefer: Annotated[
-        str | None,
-        option(
-            "--prefer", "NUMBERS", "Which stream's events are kept, by the streams' numbers: 2,1 prefers the second."
-        ),
-    ] = None,
-    by: ByOption = "append",
+    drop_sources: bool = flag(
+        "--drop-sources", "Delete the sources in the same step; the new stream may take the name of one."
+    ),
+    deduplicate: str | None = option(
+        "--deduplicate", "COLUMNS", "Skip repeated events, compared by these columns: a,b. Moves bytes."
+    ),
+    prefer: str | None = option(
+        "--prefer", "NUMBERS", "Which stream's events are kept, by the streams' numbers: 2,1 prefers the second."
+    ),
+    by: str = BY_OPTION,
     others: SourceStoreOptions,
     to: TargetStoreOptions,
-    window: WindowOption = 4,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    window: int = WINDOW_OPTION,
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Stitch streams together, at once and whatever their size: all of the first, then all of the second, and so on.
 
@@ -67,7 +63,7 @@ def stitch(
         raise InvalidArgument("--prefer chooses which of several repeated events to keep: add --deduplicate")
     more: dict[str, object] = {}
     left_out = ""
-    if to.url is None and deduplicate is None and others == SourceStoreOptions() and not _elsewhere(sources):
+    if to.url is None and deduplicate is None and not others.named and not _elsewhere(sources):
         with open_ranges(sources, by) as (streams, parts):
             if drop_sources:
                 _confirm(parts, yes=yes)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from anabranch.cli.autoscale import autoscale
 from anabranch.cli.check_values import check as check_values
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.create_stream import create
 from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.hold import hold, keep
 from anabranch.cli.limit import limit
 from anabranch.cli.options import (
-    InternalOption,
-    JsonOption,
-    MatchOption,
-    StreamArgument,
-    WithTagOption,
+    INTERNAL_OPTION,
+    JSON_OPTION,
+    MATCH_OPTION,
+    STREAM_ARGUMENT,
+    WITH_TAG_OPTION,
     open_catalog,
     open_store,
     split_list,
 )
 from anabranch.cli.output import counted, print_json, print_note
-from anabranch.cli.ranges import ByOption, time_kind
+from anabranch.cli.ranges import BY_OPTION, time_kind
 from anabranch.cli.retain import retain
 from anabranch.cli.watermark import watermark
 from anabranch.errors import InvalidArgument
@@ -40,11 +40,11 @@ app.command()(create)
 
 @app.command("list")
 def list_streams(
-    scope: Annotated[str | None, argument("[SCOPE]", "Only streams of this scope.")] = None,
-    tag: WithTagOption = None,
-    match: MatchOption = None,
-    internal: InternalOption = False,
-    as_json: JsonOption = False,
+    scope: str | None = argument("[SCOPE]", "Only streams of this scope.", default=None),
+    tag: list[str] | None = WITH_TAG_OPTION,
+    match: str | None = MATCH_OPTION,
+    internal: bool = INTERNAL_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """List streams by name.
 
@@ -65,7 +65,7 @@ def list_streams(
 
 
 @app.command()
-def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
+def show(stream: str = STREAM_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show a stream: columns, segments with their key ranges, events and bytes, epochs, head and tail.
 
     Examples:
@@ -85,14 +85,12 @@ def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def scale(
-    stream: StreamArgument,
-    segments: Annotated[int | None, option("--segments", "N", "This many segments of equal key range.")] = None,
-    split: Annotated[str | None, option("--split", "SEGMENT", "Split this segment.")] = None,
-    into: Annotated[int, option("--into", "N", "With --split: into this many segments.")] = 2,
-    merge: Annotated[
-        str | None, option("--merge", "SEGMENT,SEGMENT", "Merge segments with adjacent key ranges.")
-    ] = None,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    segments: int | None = option("--segments", "N", "This many segments of equal key range."),
+    split: str | None = option("--split", "SEGMENT", "Split this segment."),
+    into: int = option("--into", "N", "With --split: into this many segments.", default=2),
+    merge: str | None = option("--merge", "SEGMENT,SEGMENT", "Merge segments with adjacent key ranges."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Change the number of segments. Writers and readers adapt by themselves; the order of each key is kept.
 
@@ -116,19 +114,12 @@ def scale(
 
 @app.command()
 def evolve(
-    stream: StreamArgument,
-    add: Annotated[
-        str | None, option("--add", "TEXT", "Add columns: 'name:type, name:type'; see stream create.")
-    ] = None,
-    schema_from: Annotated[
-        Path | None,
-        option(
-            "--schema-from",
-            "FILE",
-            "Add the columns of a CSV, JSON lines, Parquet or Arrow file that the stream lacks.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    add: str | None = option("--add", "TEXT", "Add columns: 'name:type, name:type'; see stream create."),
+    schema_from: Path | None = option(
+        "--schema-from", "FILE", "Add the columns of a CSV, JSON lines, Parquet or Arrow file that the stream lacks."
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Add columns to a stream, at once and whatever its size. They are null in its earlier events.
 
@@ -155,7 +146,7 @@ def evolve(
 
 
 @app.command()
-def seal(stream: StreamArgument, as_json: JsonOption = False) -> None:
+def seal(stream: str = STREAM_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Seal a stream: it stays readable, but nothing more can be appended.
 
     Example:
@@ -172,21 +163,16 @@ def seal(stream: StreamArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def truncate(
-    stream: StreamArgument,
-    at: Annotated[
-        str | None, option("--at", "PLACE", "tail, a cut, a pointer, a time, or -2h (two hours ago).")
-    ] = None,
-    events: Annotated[int | None, option("--events", "N", "Remove this many of the first events.", min=0)] = None,
-    size: Annotated[
-        str | None, option("--bytes", "SIZE", "Remove the first events, at most this many bytes: 500MB, 10GB.")
-    ] = None,
-    by: ByOption = "append",
-    consumed: Annotated[
-        bool,
-        flag("--consumed", "Remove only what all subscribed reader groups have read; without a position, all of it."),
-    ] = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    at: str | None = option("--at", "PLACE", "tail, a cut, a pointer, a time, or -2h (two hours ago)."),
+    events: int | None = option("--events", "N", "Remove this many of the first events.", min=0),
+    size: str | None = option("--bytes", "SIZE", "Remove the first events, at most this many bytes: 500MB, 10GB."),
+    by: str = BY_OPTION,
+    consumed: bool = flag(
+        "--consumed", "Remove only what all subscribed reader groups have read; without a position, all of it."
+    ),
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Remove the events before a position, or this many from the beginning. The remaining offsets do not change.
 
@@ -224,7 +210,7 @@ def truncate(
 
 
 @app.command()
-def delete(stream: StreamArgument, yes: YesOption = False) -> None:
+def delete(stream: str = STREAM_ARGUMENT, yes: bool = YES_OPTION) -> None:
     """Delete a stream. Its bytes are freed by `anabranch collect`.
 
     Example:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.declare import option
 from anabranch.cli.options import store_path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NUMBERED: Final = re.compile(r"(\d+)=(.+)")
 
-WindowOption = Annotated[int, option("--window", "N", "How many pieces are moved at the same time.", min=1)]
+WINDOW_OPTION: Final = option("--window", "N", "How many pieces are moved at the same time.", min=1, default=4)
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,10 @@ class TargetStoreOptions:
     """The store that a verb writes to, if that is not the one it reads. Raises InvalidArgument for parts of a store
     without the store."""
 
-    url: Annotated[
-        str | None, option("--to-store", "PATH", "Into this store, another folder or URL: bytes are moved, by a job.")
-    ] = None
-    blobs: Annotated[str | None, option("--to-blobs", "PLACE", "Where that store's blobs are, as --blobs.")] = None
-    history: Annotated[str | None, option("--to-history", "PLACE", "Where its compacted files are, as --history.")] = (
-        None
-    )
-    keys: Annotated[str | None, option("--to-keys", "PLACE", "The keys it is encrypted with, as --keys.")] = None
+    url: str | None = option("--to-store", "PATH", "Into this store, another folder or URL: bytes are moved, by a job.")
+    blobs: str | None = option("--to-blobs", "PLACE", "Where that store's blobs are, as --blobs.")
+    history: str | None = option("--to-history", "PLACE", "Where its compacted files are, as --history.")
+    keys: str | None = option("--to-keys", "PLACE", "The keys it is encrypted with, as --keys.")
 
     def __post_init__(self) -> None:
         if self.url is None and (self.blobs, self.history, self.keys) != (None, None, None):
@@ -64,15 +60,15 @@ class TargetStoreOptions:
 class SourceStoreOptions:
     """The stores that the sources of a verb live in, by names."""
 
-    urls: Annotated[
-        list[str] | None,
-        option("--from-store", "NAME=PATH", "A store that sources named NAME:scope/name live in."),
-    ] = None
-    blobs: Annotated[list[str] | None, option("--from-blobs", "NAME=PLACE", "Where that store's blobs are.")] = None
-    history: Annotated[list[str] | None, option("--from-history", "NAME=PLACE", "Where its compacted files are.")] = (
-        None
-    )
-    keys: Annotated[list[str] | None, option("--from-keys", "NAME=PLACE", "The keys it is encrypted with.")] = None
+    urls: list[str] | None = option("--from-store", "NAME=PATH", "A store that sources named NAME:scope/name live in.")
+    blobs: list[str] | None = option("--from-blobs", "NAME=PLACE", "Where that store's blobs are.")
+    history: list[str] | None = option("--from-history", "NAME=PLACE", "Where its compacted files are.")
+    keys: list[str] | None = option("--from-keys", "NAME=PLACE", "The keys it is encrypted with.")
+
+    @property
+    def named(self) -> bool:
+        """True if an option is given."""
+        return any((self.urls, self.blobs, self.history, self.keys))
 
     @contextmanager
     def open(self) -> Iterator[dict[str, Store]]:
@@ -106,17 +102,14 @@ def _by_name(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
 class JobStoreOptions:
     """The stores that a job reads, by their numbers in `job show`."""
 
-    url: Annotated[
-        list[str] | None,
-        option(
-            "--from-store",
-            "[N=]PATH",
-            "The location of the store that the job reads; with several stores, N is its number in job show.",
-        ),
-    ] = None
-    blobs: Annotated[list[str] | None, option("--from-blobs", "[N=]PLACE", "Where that store's blobs are.")] = None
-    history: Annotated[list[str] | None, option("--from-history", "[N=]PLACE", "Where its compacted files are.")] = None
-    keys: Annotated[list[str] | None, option("--from-keys", "[N=]PLACE", "The keys it is encrypted with.")] = None
+    url: list[str] | None = option(
+        "--from-store",
+        "[N=]PATH",
+        "The location of the store that the job reads; with several stores, N is its number in job show.",
+    )
+    blobs: list[str] | None = option("--from-blobs", "[N=]PLACE", "Where that store's blobs are.")
+    history: list[str] | None = option("--from-history", "[N=]PLACE", "Where its compacted files are.")
+    keys: list[str] | None = option("--from-keys", "[N=]PLACE", "The keys it is encrypted with.")
 
     @contextmanager
     def open(self, places: Sequence[Mapping[str, str]]) -> Iterator[list[Store] | None]:

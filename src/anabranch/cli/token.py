@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.declare import argument, new_app, option
-from anabranch.cli.options import JsonOption, open_catalog
+from anabranch.cli.options import JSON_OPTION, open_catalog
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.errors import InvalidArgument
 
@@ -19,21 +19,16 @@ NEVER: Final = "never"
 
 @app.command()
 def issue(
-    principal: Annotated[str, argument("PRINCIPAL", "The principal's name, used by roles and in the audit log.")],
-    role: Annotated[
-        list[str] | None, option("--role", "ROLE", "A role that the token has; may be given several times.")
-    ] = None,
-    operation: Annotated[
-        list[str] | None,
-        option("--allow", "OPERATION", "Or: read, write, create, manage, admin, code; may be given several times."),
-    ] = None,
-    on: Annotated[
-        list[str] | None, option("--on", "NAMES", "Where: 'iot/', 'iot/sens*', 'iot/sensors'. Default: everywhere.")
-    ] = None,
-    expires: Annotated[
-        str, option("--expires", "DURATION", "How long the token is valid, such as 12h or 90d; or 'never'.")
-    ] = "90d",
-    as_json: JsonOption = False,
+    principal: str = argument("PRINCIPAL", "The principal's name, used by roles and in the audit log."),
+    role: list[str] | None = option("--role", "ROLE", "A role that the token has; may be given several times."),
+    operation: list[str] | None = option(
+        "--allow", "OPERATION", "Or: read, write, create, manage, admin, code; may be given several times."
+    ),
+    on: list[str] | None = option("--on", "NAMES", "Where: 'iot/', 'iot/sens*', 'iot/sensors'. Default: everywhere."),
+    expires: str = option(
+        "--expires", "DURATION", "How long the token is valid, such as 12h or 90d; or 'never'.", default="90d"
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Issue a token, which is printed once and can't be shown again. The store keeps only its SHA-256.
 
@@ -67,8 +62,8 @@ def issue(
 
 @app.command("list")
 def list_tokens(
-    principal: Annotated[str | None, option("--principal", "NAME", "Only the tokens of one.")] = None,
-    as_json: JsonOption = False,
+    principal: str | None = option("--principal", "NAME", "Only the tokens of one."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """List the tokens, the oldest first: whose they are, what they may do, and until when. Never a token itself.
 
@@ -101,9 +96,9 @@ def list_tokens(
 
 @app.command()
 def revoke(
-    ids: Annotated[list[str] | None, argument("[ID]...", "The ids of tokens.")] = None,
-    principal: Annotated[str | None, option("--principal", "NAME", "Revoke all tokens of this principal.")] = None,
-    as_json: JsonOption = False,
+    ids: list[str] | None = argument("[ID]...", "The ids of tokens.", default=None),
+    principal: str | None = option("--principal", "NAME", "Revoke all tokens of this principal."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Revoke tokens. Running brokers refuse them within about a second, also in calls that have begun.
 

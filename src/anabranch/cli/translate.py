@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 from anabranch import limits
 from anabranch.cli.declare import argument, option, without_store
@@ -12,22 +12,19 @@ from anabranch.cli.input_files import read_sql
 from anabranch.errors import InvalidArgument
 
 _DIALECTS: Final = "The SQL is of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino."
-DialectOption = Annotated[str | None, option("--dialect", "NAME", _DIALECTS)]
+DIALECT_OPTION: Final = option("--dialect", "NAME", _DIALECTS)
 
 
 @without_store
 def translate(
-    sql: Annotated[str | None, argument("[SQL]", "The statements; - is stdin.")] = None,
-    file: Annotated[Path | None, option("--file", "FILE", "Take the statements from a file.")] = None,
-    dialect: Annotated[str | None, option("--from --dialect", "NAME", _DIALECTS)] = None,
-    to: Annotated[
-        str | None,
-        option("--to", "query|pipeline", "Translate every statement into this; default: what the statement needs."),
-    ] = None,
-    scope: Annotated[str | None, option("--scope", "SCOPE", "The scope of streams that are named without one.")] = None,
-    time: Annotated[
-        str | None, option("--time", "COLUMN", "The column of event times, where the dialect names none.")
-    ] = None,
+    sql: str | None = argument("[SQL]", "The statements; - is stdin.", default=None),
+    file: Path | None = option("--file", "FILE", "Take the statements from a file."),
+    dialect: str | None = option("--from --dialect", "NAME", _DIALECTS),
+    to: str | None = option(
+        "--to", "query|pipeline", "Translate every statement into this; default: what the statement needs."
+    ),
+    scope: str | None = option("--scope", "SCOPE", "The scope of streams that are named without one."),
+    time: str | None = option("--time", "COLUMN", "The column of event times, where the dialect names none."),
 ) -> None:
     """Print SQL of another system as SQL of a query or of a pipeline.
 

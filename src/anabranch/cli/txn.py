@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import argument, flag, new_app
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.errors import InvalidArgument, TransactionNotFound
 from anabranch.model.transaction import TransactionInfo, TransactionState
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-IdArgument = Annotated[str, argument("ID", "The transaction's id, or a unique prefix of it.")]
+ID_ARGUMENT: Final = argument("ID", "The transaction's id, or a unique prefix of it.")
 
 
 @app.command("list")
 def list_(
-    every: Annotated[bool, flag("--all", "Also those that ended less than a week ago.")] = False,
-    as_json: JsonOption = False,
+    every: bool = flag("--all", "Also those that ended less than a week ago."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """List open transactions.
 
@@ -53,7 +53,7 @@ def list_(
 
 
 @app.command()
-def show(ident: IdArgument, as_json: JsonOption = False) -> None:
+def show(ident: str = ID_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show a transaction: its state and what it holds for each stream.
 
     Example:
@@ -74,7 +74,7 @@ def show(ident: IdArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def abort(ident: IdArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
+def abort(ident: str = ID_ARGUMENT, yes: bool = YES_OPTION, as_json: bool = JSON_OPTION) -> None:
     """Abort an open transaction: its events never become visible, and its owner gets an error. A second call is
     harmless.
 

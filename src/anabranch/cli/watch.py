@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, iso_time, put_json, put_line
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ _SHOWN_SEPARATELY = ("name", "segments", "group", "readers", "names")
 
 
 def watch(
-    stream: Annotated[str | None, argument("[STREAM]", "The stream, as scope/name; default: the whole store.")] = None,
-    start: Annotated[
-        str, option("--from", "PLACE", "tail, head for all that is kept, a time, or -2h before now.")
-    ] = "tail",
-    follow: Annotated[bool, flag("--follow/--no-follow", "Wait for more, until Ctrl-C.")] = True,
-    limit: Annotated[int | None, option("--limit -n", "N", "End after this many notifications.", min=1)] = None,
-    as_json: JsonOption = False,
+    stream: str | None = argument("[STREAM]", "The stream, as scope/name; default: the whole store.", default=None),
+    start: str = option(
+        "--from", "PLACE", "tail, head for all that is kept, a time, or -2h before now.", default="tail"
+    ),
+    follow: bool = flag("--follow/--no-follow", "Wait for more, until Ctrl-C.", default=True),
+    limit: int | None = option("--limit -n", "N", "End after this many notifications.", min=1),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Show the changes of a stream as they happen: scaling, truncation, sealing, renaming, and everything else except
     its events.

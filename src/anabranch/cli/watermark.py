@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.declare import argument, new_app
-from anabranch.cli.options import JsonOption, StreamArgument, open_store
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ app = new_app()
 
 
 @app.command("list")
-def list_watermarks(as_json: JsonOption = False) -> None:
+def list_watermarks(as_json: bool = JSON_OPTION) -> None:
     """List the streams whose writers note times, and how far each watermark is behind the newest event.
 
     Examples:
@@ -37,7 +37,7 @@ def list_watermarks(as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
+def show(stream: str = STREAM_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show the watermark of a stream: how far it is behind, for how long it has not advanced, and what each writer
     noted last.
 
@@ -70,9 +70,9 @@ def show(stream: StreamArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def idle(
-    stream: StreamArgument,
-    seconds: Annotated[float | None, argument("[SECONDS]", "The new time in seconds; default: only show it.")] = None,
-    as_json: JsonOption = False,
+    stream: str = STREAM_ARGUMENT,
+    seconds: float | None = argument("[SECONDS]", "The new time in seconds; default: only show it.", default=None),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Show or set for how long a writer may note no time before the watermark stops waiting for it.
 
@@ -89,7 +89,7 @@ def idle(
         put_line(duration(idle_s))
 
 
-def watermark(stream: StreamArgument, as_json: JsonOption = False) -> None:
+def watermark(stream: str = STREAM_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show up to which event time the stream is complete, according to its writers, and the cut after which no older
     event follows.
 

@@ -7,7 +7,6 @@ and shows it as `anabranch pipeline run` does; `proof` counts the events again w
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -17,17 +16,11 @@ from anabranch.cli.options import invocation
 
 @without_store
 def demo(
-    seconds: Annotated[float | None, option("--seconds", "N", "How long; default 60, 0: until Ctrl-C.", min=0)] = None,
-    file: Annotated[
-        Path | None, option("--file", "FILE", "Your own CSV, JSON lines or Parquet, not this machine's metrics.")
-    ] = None,
-    time: Annotated[
-        str | None, option("--time", "COLUMN", "The column with the event time, if it is not recognized.")
-    ] = None,
-    key: Annotated[
-        str | None, option("--key", "COLUMN", "The column with the routing key, if it is not recognized.")
-    ] = None,
-    store: Annotated[str | None, option("--store", "PATH", "The store's folder; default: ./anabranch-demo.")] = None,
+    seconds: float | None = option("--seconds", "N", "How long; default 60, 0: until Ctrl-C.", min=0),
+    file: Path | None = option("--file", "FILE", "Your own CSV, JSON lines or Parquet, not this machine's metrics."),
+    time: str | None = option("--time", "COLUMN", "The column with the event time, if it is not recognized."),
+    key: str | None = option("--key", "COLUMN", "The column with the routing key, if it is not recognized."),
+    store: str | None = option("--store", "PATH", "The store's folder; default: ./anabranch-demo."),
 ) -> None:
     """Watch streams and a pipeline at work, and see the result verified.
 

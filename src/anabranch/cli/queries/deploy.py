@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from anabranch.cli.confirm import YesOption
+from anabranch.cli.confirm import YES_OPTION
 from anabranch.cli.declare import flag, option
-from anabranch.cli.options import JsonOption, open_store
-from anabranch.cli.queries.info import NameArgument, print_change
-from anabranch.cli.query_files import QueryFileOptions, SignatureOption, read_signature
+from anabranch.cli.options import JSON_OPTION, open_store
+from anabranch.cli.queries.info import NAME_ARGUMENT, print_change
+from anabranch.cli.query_files import SIGNATURE_OPTION, QueryFileOptions, read_signature
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
-    ReplaceOption,
-    StartByOption,
-    StartFromOption,
+    REPLACE_OPTION,
+    START_BY_OPTION,
+    START_FROM_OPTION,
     StatementFileOptions,
     confirm_replace,
     parse_starts,
@@ -27,47 +28,37 @@ if TYPE_CHECKING:
 
 
 def deploy(
-    name: NameArgument,
-    statements: StatementFileOptions,
+    name: str = NAME_ARGUMENT,
     *,
-    trigger: Annotated[str, option("--trigger", "DURATION", "Time between micro-batches; 0s: no pause.")] = "1s",
-    start: Annotated[bool, flag("--start/--no-start", "Whether to start it.")] = True,
-    standby: Annotated[
-        str | None,
-        option(
-            "--standby",
-            "warm|hot",
-            "What takes over when a driver or host ends: a started driver (warm), or one that already runs the query "
-            "(hot). Default: unchanged; warm for a new query.",
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        option(
-            "--group",
-            "GROUP",
-            "Queries of different groups never share a driver. Default: unchanged; 'default' for a new query.",
-        ),
-    ] = None,
-    cpus: Annotated[
-        float | None,
-        option("--cpus", "N", "Processors that a host reserves for it. Default: unchanged; 0.1 for a new query."),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        option(
-            "--memory",
-            "SIZE",
-            "Memory that a host reserves for it, in addition to its driver's. Default: unchanged; 150MB for a new query.",
-        ),
-    ] = None,
+    statements: StatementFileOptions,
+    trigger: str = option("--trigger", "DURATION", "Time between micro-batches; 0s: no pause.", default="1s"),
+    start: bool = flag("--start/--no-start", "Whether to start it.", default=True),
+    standby: str | None = option(
+        "--standby",
+        "warm|hot",
+        "What takes over when a driver or host ends: a started driver (warm), or one that already runs the query "
+        "(hot). Default: unchanged; warm for a new query.",
+    ),
+    group: str | None = option(
+        "--group",
+        "GROUP",
+        "Queries of different groups never share a driver. Default: unchanged; 'default' for a new query.",
+    ),
+    cpus: float | None = option(
+        "--cpus", "N", "Processors that a host reserves for it. Default: unchanged; 0.1 for a new query."
+    ),
+    memory: str | None = option(
+        "--memory",
+        "SIZE",
+        "Memory that a host reserves for it, in addition to its driver's. Default: unchanged; 150MB for a new query.",
+    ),
     files: QueryFileOptions,
-    signature: SignatureOption = None,
-    start_from: StartFromOption = None,
-    by: StartByOption = "append",
-    replace: ReplaceOption = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    signature: Path | None = SIGNATURE_OPTION,
+    start_from: list[str] | None = START_FROM_OPTION,
+    by: str = START_BY_OPTION,
+    replace: bool = REPLACE_OPTION,
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Deploy a file of CREATE STREAM statements, or a template, as a query, or as a new version of it. A host runs it
     within seconds.

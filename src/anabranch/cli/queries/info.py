@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.declare import argument
 from anabranch.cli.output import iso_time, print_result
@@ -14,8 +14,8 @@ from anabranch.model.amounts import size_text
 if TYPE_CHECKING:
     from anabranch.deployments.info import QueryInfo
 
-NameArgument = Annotated[str, argument("NAME", "The query's name.")]
-ResultArgument = Annotated[str | None, argument("[RESULT]", "With several results: the name of the stream, or 1, 2 …")]
+NAME_ARGUMENT: Final = argument("NAME", "The query's name.")
+RESULT_ARGUMENT: Final = argument("[RESULT]", "With several results: the name of the stream, or 1, 2 …", default=None)
 
 
 def print_change(info: QueryInfo, as_json: bool) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import flag
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import print_note
-from anabranch.cli.queries.info import NameArgument, print_change
-from anabranch.cli.statement_options import DropResultsOption
+from anabranch.cli.queries.info import NAME_ARGUMENT, print_change
+from anabranch.cli.statement_options import DROP_RESULTS_OPTION
 
 
-def start(name: NameArgument, as_json: JsonOption = False) -> None:
+def start(name: str = NAME_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Start a query that was stopped or has failed. It continues where it stopped.
 
     Example:
@@ -25,9 +23,9 @@ def start(name: NameArgument, as_json: JsonOption = False) -> None:
 
 
 def stop(
-    name: NameArgument,
-    now: Annotated[bool, flag("--now", "Don't wait for the micro-batch in progress; the next run repeats it.")] = False,
-    as_json: JsonOption = False,
+    name: str = NAME_ARGUMENT,
+    now: bool = flag("--now", "Don't wait for the micro-batch in progress; the next run repeats it."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Stop a query after the micro-batch in progress. What it published stays.
 
@@ -41,7 +39,7 @@ def stop(
     print_change(info, as_json)
 
 
-def delete(name: NameArgument, drop_results: DropResultsOption = False, yes: YesOption = False) -> None:
+def delete(name: str = NAME_ARGUMENT, drop_results: bool = DROP_RESULTS_OPTION, yes: bool = YES_OPTION) -> None:
     """Delete a query with its versions, its checkpoints, its log and the streams of its late events. Its results stay,
     unless --drop-results is given: then all streams that it made are deleted, also those of earlier statements and those
     that a replay kept. If it ever ran, a host does this; until then it is listed.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, put_line, strong
-from anabranch.cli.queries.info import NameArgument, info_to_json, needs_text, standby_text, state_text
+from anabranch.cli.queries.info import NAME_ARGUMENT, info_to_json, needs_text, standby_text, state_text
 from anabranch.model.amounts import size_text
 
 
-def list_queries(as_json: JsonOption = False) -> None:
+def list_queries(as_json: bool = JSON_OPTION) -> None:
     """List the deployed queries, with their state.
 
     Examples:
@@ -46,7 +46,7 @@ def list_queries(as_json: JsonOption = False) -> None:
             print_note(f"query '{info.name}' has no hot standby: {info.standby_refused}")
 
 
-def show(name: NameArgument, as_json: JsonOption = False) -> None:
+def show(name: str = NAME_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Show a query: its state, what it reads and writes and how far it is, and its statements.
 
     Example:
@@ -113,7 +113,7 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
             put_line(f"  {line.expandtabs()}".rstrip())
 
 
-def versions(name: NameArgument, as_json: JsonOption = False) -> None:
+def versions(name: str = NAME_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """List the versions of a query. The one that is deployed is marked.
 
     Example:

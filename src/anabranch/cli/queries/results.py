@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from anabranch import limits
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import FollowOption, JsonOption, OutputOptions, open_store
+from anabranch.cli.options import FOLLOW_OPTION, JSON_OPTION, OutputOptions, open_store
 from anabranch.cli.output import iso_time, print_json, print_note, put_json, put_line
-from anabranch.cli.queries.info import NameArgument, ResultArgument
-from anabranch.cli.read import MetaOption, ReadingOptions
+from anabranch.cli.queries.info import NAME_ARGUMENT, RESULT_ARGUMENT
+from anabranch.cli.read import META_OPTION, ReadingOptions
 from anabranch.cli.render.json_lines import json_rows
 from anabranch.errors import EventNotFound, InvalidArgument
 
 
 def results(
-    name: NameArgument,
-    result: ResultArgument = None,
+    name: str = NAME_ARGUMENT,
+    result: str | None = RESULT_ARGUMENT,
     *,
     options: ReadingOptions,
-    meta: MetaOption = False,
+    meta: bool = META_OPTION,
     output: OutputOptions,
 ) -> None:
     """Print the results of a query, as `read` prints a stream. With --follow it continues with new results, and
@@ -40,21 +40,22 @@ def results(
 
 
 def state(
-    name: NameArgument,
-    key: Annotated[str | None, argument("KEY", "The routing key of the results, such as a device.")] = None,
-    result: ResultArgument = None,
-    committed: Annotated[bool, flag("--committed", "Spark's state, such as open windows.")] = False,
-    batch: Annotated[
-        int | None,
-        option("--batch", "N", "With --committed: the state after this micro-batch. Default: the last one.", min=0),
-    ] = None,
-    limit: Annotated[
-        int,
-        option(
-            "--limit", "N", "With --committed: the maximum number of rows.", min=1, max=limits.DEPLOYMENT_STATE_ROWS_MAX
-        ),
-    ] = 100,
-    as_json: JsonOption = False,
+    name: str = NAME_ARGUMENT,
+    key: str | None = argument("KEY", "The routing key of the results, such as a device.", default=None),
+    result: str | None = RESULT_ARGUMENT,
+    committed: bool = flag("--committed", "Spark's state, such as open windows."),
+    batch: int | None = option(
+        "--batch", "N", "With --committed: the state after this micro-batch. Default: the last one.", min=0
+    ),
+    limit: int = option(
+        "--limit",
+        "N",
+        "With --committed: the maximum number of rows.",
+        min=1,
+        max=limits.DEPLOYMENT_STATE_ROWS_MAX,
+        default=100,
+    ),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Print the last result with a key, of all that were published by now, as one line of JSON.
 
@@ -95,7 +96,7 @@ def _print_committed(
     print_note(f"the state after micro-batch {found.batch}{'; there is more: --limit' if found.more else ''}")
 
 
-def logs(name: NameArgument, follow: FollowOption = False, as_json: JsonOption = False) -> None:
+def logs(name: str = NAME_ARGUMENT, follow: bool = FOLLOW_OPTION, as_json: bool = JSON_OPTION) -> None:
     """Print the log of a query: its starts, ends and failures.
 
     Example:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
 
 from anabranch.cli.declare import flag, option, without_store
 from anabranch.cli.options import open_store, store_path
@@ -15,26 +14,19 @@ from anabranch.core.redact import shown_address
 
 
 def serve(
-    driver_per_query: Annotated[
-        bool, flag("--driver-per-query", "A Spark session for each query, instead of one for all.")
-    ] = False,
-    spares: Annotated[int, option("--spares", "N", "How many drivers to start and warm up ahead of use.", min=0)] = 1,
-    lease: Annotated[
-        str, option("--lease", "DURATION", "The time after which another host takes the queries of a dead one.")
-    ] = "10s",
-    group: Annotated[
-        list[str] | None, option("--group", "GROUP", "Run only the queries of this group; may be given several times.")
-    ] = None,
-    cpus: Annotated[
-        float | None, option("--cpus", "N", "Processors for queries. Default: all of this machine.", min=0)
-    ] = None,
-    memory: Annotated[
-        str | None,
-        option("--memory", "SIZE", "Memory for drivers and queries. Default: four fifths of this machine's."),
-    ] = None,
-    conf: Annotated[
-        list[str] | None, option("--conf", "NAME=VALUE", "A setting of Spark; may be given several times.")
-    ] = None,
+    driver_per_query: bool = flag("--driver-per-query", "A Spark session for each query, instead of one for all."),
+    spares: int = option("--spares", "N", "How many drivers to start and warm up ahead of use.", min=0, default=1),
+    lease: str = option(
+        "--lease", "DURATION", "The time after which another host takes the queries of a dead one.", default="10s"
+    ),
+    group: list[str] | None = option(
+        "--group", "GROUP", "Run only the queries of this group; may be given several times."
+    ),
+    cpus: float | None = option("--cpus", "N", "Processors for queries. Default: all of this machine.", min=0),
+    memory: str | None = option(
+        "--memory", "SIZE", "Memory for drivers and queries. Default: four fifths of this machine's."
+    ),
+    conf: list[str] | None = option("--conf", "NAME=VALUE", "A setting of Spark; may be given several times."),
 ) -> None:
     """Run the deployed queries of a store until Ctrl-C.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 from anabranch.cli.declare import argument, option, without_store
-from anabranch.cli.options import JsonOption, open_catalog
+from anabranch.cli.options import JSON_OPTION, open_catalog
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result
 from anabranch.cli.query_files import QueryFileOptions
-from anabranch.cli.statement_options import FileArgument, ParamOption, translated_statements
-from anabranch.cli.translate import DialectOption
+from anabranch.cli.statement_options import FILE_ARGUMENT, PARAM_OPTION, translated_statements
+from anabranch.cli.translate import DIALECT_OPTION
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
@@ -19,16 +18,16 @@ from anabranch.errors.optional import optional
 
 @without_store
 def sign(
-    file: FileArgument,
-    key: Annotated[
-        Path, option("--key", "KEY.pem", "The private Ed25519 key; only its owner may be able to read the file.")
-    ],
+    file: Path = FILE_ARGUMENT,
+    key: Path = option(
+        "--key", "KEY.pem", "The private Ed25519 key; only its owner may be able to read the file.", default=...
+    ),
     *,
     files: QueryFileOptions,
-    param: ParamOption = None,
-    dialect: DialectOption = None,
-    out: Annotated[Path | None, option("--out", "FILE", "Where it is written. Default: FILE.sql.sig.")] = None,
-    as_json: JsonOption = False,
+    param: list[str] | None = PARAM_OPTION,
+    dialect: str | None = DIALECT_OPTION,
+    out: Path | None = option("--out", "FILE", "Where it is written. Default: FILE.sql.sig."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Sign a file of statements together with the wheels, modules, resources and parameters that it is to be deployed with.
 
@@ -54,12 +53,10 @@ def sign(
 
 
 def trust(
-    key: Annotated[Path | None, argument("[KEY.pem]", "A public Ed25519 key to trust.")] = None,
-    label: Annotated[str | None, option("--label", "TEXT", "A label for the key. Default: the file's name.")] = None,
-    remove: Annotated[
-        str | None, option("--remove", "KEY", "Stop trusting this key: its label, or its first digits.")
-    ] = None,
-    as_json: JsonOption = False,
+    key: Path | None = argument("[KEY.pem]", "A public Ed25519 key to trust.", default=None),
+    label: str | None = option("--label", "TEXT", "A label for the key. Default: the file's name."),
+    remove: str | None = option("--remove", "KEY", "Stop trusting this key: its label, or its first digits."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """List the keys whose signatures the store accepts on queries, add one, or remove one.
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import argument, flag
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
-from anabranch.cli.statement_options import FileArgument, read_statements
+from anabranch.cli.statement_options import FILE_ARGUMENT, read_statements
 
 if TYPE_CHECKING:
     from anabranch.deployments.templates.template import QueryTemplate
 
-TemplateArgument = Annotated[str, argument("NAME", "The template's name.")]
+TEMPLATE_ARGUMENT: Final = argument("NAME", "The template's name.")
 
 
 def templates(
-    name: Annotated[str | None, argument("[NAME]", "Show this template. Default: list all.")] = None,
-    sql: Annotated[bool, flag("--sql", "With NAME: print only its statements.")] = False,
-    as_json: JsonOption = False,
+    name: str | None = argument("[NAME]", "Show this template. Default: list all.", default=None),
+    sql: bool = flag("--sql", "With NAME: print only its statements."),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """List the templates: statements with parameters, to deploy a query without writing SQL. Some come with the package, and
     others were saved in the store.
@@ -56,7 +57,7 @@ def templates(
         _show(found[0])
 
 
-def save_template(name: TemplateArgument, file: FileArgument, as_json: JsonOption = False) -> None:
+def save_template(name: str = TEMPLATE_ARGUMENT, file: Path = FILE_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """Save a file of statements as a template, or change one. The comment with which it begins is its description.
     Queries that were deployed with it stay as they are.
 
@@ -69,7 +70,7 @@ def save_template(name: TemplateArgument, file: FileArgument, as_json: JsonOptio
     print_result(as_json, _json(saved), f"template '{name}' has {len(saved.parameters)} parameters")
 
 
-def remove_template(name: TemplateArgument, yes: YesOption = False) -> None:
+def remove_template(name: str = TEMPLATE_ARGUMENT, yes: bool = YES_OPTION) -> None:
     """Remove a template that was saved. Queries that were deployed with it stay.
 
     Example:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, text_of
 from anabranch.cli.queries.info import progress_to_json
 from anabranch.core.terminal import terminal_text
@@ -22,16 +22,12 @@ if TYPE_CHECKING:
 
 
 def top(
-    names: Annotated[list[str] | None, argument("[NAME]…", "These queries; default: all.")] = None,
-    operators: Annotated[
-        bool, flag("--operators", "A row for each stateful operator, instead of for each statement.")
-    ] = False,
-    segments: Annotated[
-        bool, flag("--segments", "A row for each segment of the streams that a statement reads.")
-    ] = False,
-    once: Annotated[bool, flag("--once", "Print once, and end: the default without a terminal.")] = False,
-    interval: Annotated[str, option("--interval", "DURATION", "Time between two updates.")] = "1s",
-    as_json: JsonOption = False,
+    names: list[str] | None = argument("[NAME]…", "These queries; default: all.", default=None),
+    operators: bool = flag("--operators", "A row for each stateful operator, instead of for each statement."),
+    segments: bool = flag("--segments", "A row for each segment of the streams that a statement reads."),
+    once: bool = flag("--once", "Print once, and end: the default without a terminal."),
+    interval: str = option("--interval", "DURATION", "Time between two updates.", default="1s"),
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Show the progress of the deployed queries, until Ctrl-C: rates, lag, watermark, state, late events and micro-batches.
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from anabranch.cli.confirm import YesOption, confirm
+from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import print_columns, print_json
 from anabranch.cli.progress import ProgressMeter
-from anabranch.cli.queries.info import NameArgument, print_change
-from anabranch.cli.query_files import QueryFileOptions, SignatureOption, read_signature
+from anabranch.cli.queries.info import NAME_ARGUMENT, print_change
+from anabranch.cli.query_files import SIGNATURE_OPTION, QueryFileOptions, read_signature
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
-    ReplaceOption,
-    StartByOption,
+    REPLACE_OPTION,
+    START_BY_OPTION,
     StatementFileOptions,
     confirm_replace,
     parse_starts,
@@ -32,43 +33,33 @@ if TYPE_CHECKING:
     from anabranch.deployments.info import QueryInfo
     from anabranch.store import Store
 
-_PlanOption = Annotated[bool, flag("--plan", "Show what would happen to each statement, and change nothing.")]
-_RestartFromOption = Annotated[
-    list[str] | None,
-    option(
-        "--restart-from --from",
-        "PLACE",
-        "Where statements that lose their state start over: head, tail, a time, -15m, or a cut (one per source).",
-    ),
-]
+_PLAN_OPTION: Final = flag("--plan", "Show what would happen to each statement, and change nothing.")
+_RESTART_FROM_OPTION: Final = option(
+    "--restart-from --from",
+    "PLACE",
+    "Where statements that lose their state start over: head, tail, a time, -15m, or a cut (one per source).",
+)
 _LOOK_S: Final = 0.5
 
 
 def upgrade(
-    name: NameArgument,
-    statements: StatementFileOptions,
+    name: str = NAME_ARGUMENT,
     *,
-    trigger: Annotated[
-        str | None, option("--trigger", "DURATION", "Time between micro-batches; default: unchanged.")
-    ] = None,
-    plan_only: _PlanOption = False,
-    restart_from: _RestartFromOption = None,
-    by: Annotated[str, option("--by", "append|event", "The kind of time of --restart-from and --replay.")] = "append",
-    replace: Annotated[
-        bool, flag("--replace", "With --restart-from: drop the earlier results of those statements.")
-    ] = False,
-    replay: Annotated[
-        list[str] | None,
-        option("--replay", "PLACE", "Recompute all results from here, and replace the present ones once caught up."),
-    ] = None,
-    keep: Annotated[bool, flag("--keep/--drop", "With --replay: whether the earlier results are kept.")] = True,
-    wait: Annotated[
-        bool, flag("--wait/--no-wait", "With --replay: wait until the new results have taken over.")
-    ] = True,
+    statements: StatementFileOptions,
+    trigger: str | None = option("--trigger", "DURATION", "Time between micro-batches; default: unchanged."),
+    plan_only: bool = _PLAN_OPTION,
+    restart_from: list[str] | None = _RESTART_FROM_OPTION,
+    by: str = option("--by", "append|event", "The kind of time of --restart-from and --replay.", default="append"),
+    replace: bool = flag("--replace", "With --restart-from: drop the earlier results of those statements."),
+    replay: list[str] | None = option(
+        "--replay", "PLACE", "Recompute all results from here, and replace the present ones once caught up."
+    ),
+    keep: bool = flag("--keep/--drop", "With --replay: whether the earlier results are kept.", default=True),
+    wait: bool = flag("--wait/--no-wait", "With --replay: wait until the new results have taken over.", default=True),
     files: QueryFileOptions,
-    signature: SignatureOption = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    signature: Path | None = SIGNATURE_OPTION,
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Deploy a changed file as a new version, and keep the state of every statement whose change allows it.
 
@@ -135,14 +126,14 @@ def _check(found: UpgradePlan, restart_from: Sequence[str] | None, *, replace: b
 
 
 def rollback(
-    name: NameArgument,
-    version: Annotated[int | None, argument("[VERSION]", "Default: the one before.")] = None,
-    plan_only: _PlanOption = False,
-    restart_from: _RestartFromOption = None,
-    by: StartByOption = "append",
-    replace: ReplaceOption = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
+    name: str = NAME_ARGUMENT,
+    version: int | None = argument("[VERSION]", "Default: the one before.", default=None),
+    plan_only: bool = _PLAN_OPTION,
+    restart_from: list[str] | None = _RESTART_FROM_OPTION,
+    by: str = START_BY_OPTION,
+    replace: bool = REPLACE_OPTION,
+    yes: bool = YES_OPTION,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Return to an older version of a query, and keep the state of every statement that is the same in both. The others need
     --restart-from, as for `upgrade`. --plan says which they are.

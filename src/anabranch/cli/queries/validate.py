@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.cli.options import JsonOption, open_store
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import print_columns, print_json, print_note
 from anabranch.cli.query_files import QueryFileOptions
 from anabranch.cli.statement_options import StatementFileOptions
@@ -12,7 +12,7 @@ def validate(
     statements: StatementFileOptions,
     *,
     files: QueryFileOptions,
-    as_json: JsonOption = False,
+    as_json: bool = JSON_OPTION,
 ) -> None:
     """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints
     the streams that it reads, the columns of its results, and its parameters. Through a broker, a host does it.
