@@ -1,8 +1,10 @@
-"""The pages of settings and limits say what each one means."""
+"""The pages of settings, limits and extras say what each one means."""
 
 from __future__ import annotations
 
 import dataclasses
+import tomllib
+from pathlib import Path
 
 from anabranch.runtime.settings import Settings
 from anabranch.server.config import ServerSettings
@@ -19,3 +21,11 @@ def test_every_setting_has_a_meaning() -> None:
     text = Settings.__doc__ or ""
     assert [field.name for field in dataclasses.fields(Settings) if f"`{field.name}`" not in text] == []
     assert [name for name, field in ServerSettings.model_fields.items() if not field.description] == []
+
+
+def test_every_extra_for_users_is_on_the_page() -> None:
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    page = (root / "docs" / "how-to" / "install.md").read_text()
+    listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert sorted(listed) == sorted(set(project["optional-dependencies"]) - {"bench", "docs", "dev"})
