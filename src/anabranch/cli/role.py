@@ -54,7 +54,7 @@ def delete(role: str = _ROLE_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     """
     with _open_roles() as roles:
         roles.delete(role)
-    print_result(as_json, {"role": role}, f"role '{role}' is gone")
+    print_result(as_json, {"role": role}, f"role '{role}' is deleted")
 
 
 @app.command("list")

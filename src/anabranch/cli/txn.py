@@ -70,7 +70,7 @@ def show(ident: str = ID_ARGUMENT, as_json: bool = JSON_OPTION) -> None:
     put_line(f"begun {iso_time(info.begun_at)}, " + _end(info))
     for stream, count in info.events.items():
         found = streams[stream]
-        put_line(f"  {'a stream that is gone' if found is None else found.name}: {counted(count, 'event')}")
+        put_line(f"  {'a deleted stream' if found is None else found.name}: {counted(count, 'event')}")
 
 
 @app.command()
