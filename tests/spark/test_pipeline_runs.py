@@ -28,7 +28,7 @@ from anabranch.spark.pipelines import admin as pipeline_admin
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.lateness import late_warning
 from anabranch.spark.pipelines.plan import plan
-from anabranch.spark.pipelines.prepare import prepare
+from anabranch.spark.pipelines.prepare import RunOptions, prepare
 from anabranch.spark.pipelines.run import Pipeline, run
 from anabranch.spark.pipelines.screen import progress_table, watch
 from anabranch.spark.source.checkpoint import committed
@@ -245,7 +245,7 @@ def test_pipelines_that_begin_at_the_same_time_read_their_own_streams(spark: Spa
             begin.wait(PATIENCE_S)
             with suppress(AnabranchError):
                 found.setdefault(name, set()).update(
-                    prepare(spark, store, row, steps)[f"out/{name[-2:]}"].frame.columns
+                    prepare(spark, store, row, steps, RunOptions())[f"out/{name[-2:]}"].frame.columns
                 )
 
     threads = [threading.Thread(target=begin_one, args=[name]) for name in names]

@@ -31,10 +31,9 @@ from anabranch.deployments.replay import add_replay, refuse_replayed, replay_nam
 from anabranch.deployments.results import open_results, result_stream
 from anabranch.deployments.signatures import check_signed
 from anabranch.deployments.texts import check_parameters, check_statements, check_values
-from anabranch.deployments.versions import next_version, put_new, version_digest
+from anabranch.deployments.versions import VersionContent, put_new
 from anabranch.deployments.wanted_state import NeedsChange, refuse_deleted, restart_at, wanted_row, with_standby
 from anabranch.errors import InvalidArgument, NoResultsYet
-from anabranch.model.amounts import to_duration
 from anabranch.model.cut import HEAD
 from anabranch.model.event import Event
 from anabranch.model.ids import Micros
@@ -111,15 +110,13 @@ class DeployedQueries(Displayed):
         needed; Conflict while a query of this name is being deleted.
         """
         check_query_name(name)
-        check_statements(text, f"the text of query '{name}'")
-        trigger_us, restart = to_duration(trigger), restart_at(start_from, by, replace_results)
+        given = VersionContent.checked(name, text, parameters or {}, trigger, files or {}, signature)
+        restart = restart_at(start_from, by, replace_results)
         if standby not in (None, "warm", "hot"):
             raise InvalidArgument(f"expected standby as 'warm' or 'hot', got {standby!r:.100}")
         asked = NeedsChange(group, cpus, memory)
-        values = check_values(parameters)
-        check_parameters(text, values)
-        listed = check_files(files or {})
-        digest = version_digest(text, values, trigger_us, listed, signature)
+        check_parameters(text, given.parameters or {})
+        digest = given.digest
 
         def change(txn: Writing, now: Micros) -> Result:
             row = txn.state(QUERY, name)
@@ -129,8 +126,7 @@ class DeployedQueries(Displayed):
             current = None if row is None else need_version(txn, name, row.version)
             if current is None or current.digest != digest:
                 number = next_number(txn, name)
-                made = QueryVersion(name, number, digest, text, values, trigger_us, now, listed, signature)
-                put_new(txn, made, files)
+                put_new(txn, given.version(name, number, now), files)
             else:
                 number = current.number
                 check_signed(txn, current)
@@ -168,12 +164,9 @@ class DeployedQueries(Displayed):
         `deploy`. Whether the query runs stays as it is, except that a failed one is started. Raises QueryNotFound,
         InvalidSql for parameters that are not those of the new text, InvalidArgument, TooLarge, PermissionDenied, Conflict.
         """
-        check_statements(text, f"the text of query '{name}'")
+        given = VersionContent.checked(name, text, parameters, trigger, files, signature)
         restart = restart_at(restart_from, by, replace_results) or QueryRestart((), by)
         restart = replace(restart, upgrade=True)
-        given = None if parameters is None else check_values(parameters)
-        trigger_us = None if trigger is None else to_duration(trigger)
-        listed = None if files is None else check_files(files)
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
@@ -181,15 +174,14 @@ class DeployedQueries(Displayed):
             refuse_replayed(txn, row)
             current = need_version(txn, name, row.version)
             number = next_number(txn, name)
-            made = next_version(current, name, number, now, text, given, trigger_us, listed, signature)
+            made = given.version(name, number, now, current)
             if made.digest == current.digest:
                 return {}
             put_new(txn, made, files)
             put_query(txn, wanted_row(row, now, version=number, restart=restart, start=row.wanted == "running"))
             return {}
 
-        what = version_digest(text, given, trigger_us, listed, signature)
-        self._changes.apply(f"upgrade query {name} {what} {restart}", request, change)
+        self._changes.apply(f"upgrade query {name} {given.digest} {restart}", request, change)
         return self.get(name)
 
     def replay(
@@ -217,12 +209,8 @@ class DeployedQueries(Displayed):
         `text`, `parameters`, `trigger` and `files` are by default those of the present version; `signature`,
         `start_from` and `by` are those of `deploy`. Raises QueryNotFound, Conflict if the query is being replayed
         already, InvalidArgument, TooLarge, PermissionDenied."""
-        if text is not None:
-            check_statements(text, f"the text of query '{name}'")
+        given = VersionContent.checked(name, text, parameters, trigger, files, signature)
         restart = restart_at(start_from, by, False)
-        trigger_us = None if trigger is None else to_duration(trigger)
-        given = None if parameters is None else check_values(parameters)
-        listed = None if files is None else check_files(files)
 
         def change(txn: Writing, now: Micros) -> Result:
             row = need_query(txn, name)
@@ -230,7 +218,7 @@ class DeployedQueries(Displayed):
             current = need_version(txn, name, row.version)
             number = next_number(txn, name)
             made = check_query_name(replay_name(name, number))
-            version = next_version(current, made, number, now, text, given, trigger_us, listed, signature)
+            version = given.version(made, number, now, current)
             replayed = QueryRow(
                 made, now, now, "running", number, 1, restart, replaces=name, keeps=keep_results, needs=row.needs
             )
@@ -240,8 +228,7 @@ class DeployedQueries(Displayed):
             add_replay(txn, row, version, replayed)
             return {"replay": made}
 
-        what = version_digest(text, given, trigger_us, listed, signature)
-        made = self._changes.apply(f"replay query {name} {what} {keep_results} {restart}", request, change)
+        made = self._changes.apply(f"replay query {name} {given.digest} {keep_results} {restart}", request, change)
         return self.get(str(made["replay"]))
 
     def plan(

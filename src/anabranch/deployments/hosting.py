@@ -41,7 +41,6 @@ __all__ = [
     "note_restart",
     "queries",
     "refuse",
-    "refuse_standby",
     "release",
     "release_standby",
     "remove",
@@ -80,14 +79,19 @@ def claim(catalog: Catalog, name: str, lease: QueryLease, *, now: Micros) -> Que
     return row
 
 
-def refuse(catalog: Catalog, row: QueryRow, host: str, reason: str, *, now: Micros) -> None:
-    """Note why this host leaves a free query, unless that is known."""
-    if is_announced(row.refusal, host, reason, now):
+def refuse(catalog: Catalog, row: QueryRow, host: str, reason: str, *, now: Micros, standby: bool = False) -> None:
+    """Note why this host leaves a free query, or its hot `standby` that no host has, unless that is known."""
+    if is_announced(row.standby_refusal if standby else row.refusal, host, reason, now):
         return
+    refusal = QueryRefusal(host, reason, now)
     with catalog.writing(subject_of(row.name)) as txn:
         found = txn.state(QUERY, row.name)
-        if found is not None and is_free(found, now):
-            put_query(txn, replace(found, refusal=QueryRefusal(host, reason, now)))
+        if found is None:
+            return
+        if not standby and is_free(found, now):
+            put_query(txn, replace(found, refusal=refusal))
+        if standby and found.standby == "hot" and (found.hot_standby is None or found.hot_standby.until <= now):
+            put_query(txn, replace(found, standby_refusal=refusal))
 
 
 def renew(catalog: Catalog, name: str, epoch: int, *, until: Micros) -> QueryRow:
@@ -202,20 +206,6 @@ def claim_standby(catalog: Catalog, name: str, standby: QueryStandby, *, now: Mi
             return False
         put_query(txn, replace(row, hot_standby=standby, standby_refusal=None))
     return True
-
-
-def refuse_standby(catalog: Catalog, row: QueryRow, host: str, reason: str, *, now: Micros) -> None:
-    """Note why this host leaves the hot standby of a query, unless that is known, or a host has one."""
-    if is_announced(row.standby_refusal, host, reason, now):
-        return
-    with catalog.writing(subject_of(row.name)) as txn:
-        found = txn.state(QUERY, row.name)
-        if (
-            found is not None
-            and found.standby == "hot"
-            and (found.hot_standby is None or found.hot_standby.until <= now)
-        ):
-            put_query(txn, replace(found, standby_refusal=QueryRefusal(host, reason, now)))
 
 
 def update_standby(

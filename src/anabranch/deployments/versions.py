@@ -4,56 +4,82 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.query_version import QueryFile, QueryVersion
-from anabranch.deployments.files import put_contents
+from anabranch.deployments.files import check_files, put_contents
 from anabranch.deployments.record import put_version
 from anabranch.deployments.signatures import check_signed, signed_message
-from anabranch.deployments.texts import check_parameters
+from anabranch.deployments.texts import check_parameters, check_statements, check_values
+from anabranch.model.amounts import to_duration
 from anabranch.model.ids import Micros
 
-__all__ = ["next_version", "put_new", "version_digest"]
+__all__ = ["VersionContent", "put_new"]
 
 
-def version_digest(
-    text: str | None,
-    parameters: Mapping[str, str] | None,
-    trigger_us: int | None,
-    files: Sequence[QueryFile] | None,
-    signature: str | None,
-) -> str:
-    """The SHA-256, in hex, of the content of a version; a value that is not given is None."""
-    listed = None if files is None else {file.name: file.digest for file in files}
-    parts = [text, parameters, trigger_us, listed, signature]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+@dataclass(frozen=True, slots=True)
+class VersionContent:
+    """What makes a version, as far as it is given; None where the current version's stays."""
 
+    text: str | None
+    parameters: Mapping[str, str] | None
+    trigger_us: int | None
+    files: tuple[QueryFile, ...] | None
+    signature: str | None
 
-def next_version(
-    current: QueryVersion,
-    name: str,
-    number: int,
-    now: Micros,
-    text: str | None,
-    parameters: Mapping[str, str] | None,
-    trigger_us: int | None,
-    files: tuple[QueryFile, ...] | None,
-    signature: str | None,
-) -> QueryVersion:
-    """A version that differs from the current one in the given values. Its signature stays valid if nothing signed
-    differs. Raises InvalidSql if its parameters are not those that its statements declare."""
-    text = current.text if text is None else text
-    parameters = dict(current.parameters) if parameters is None else parameters
-    check_parameters(text, parameters)
-    trigger_us = current.trigger_us if trigger_us is None else trigger_us
-    files = current.files if files is None else files
-    if signature is None and signed_message(text, parameters, files) == signed_message(
-        current.text, current.parameters, current.files
-    ):
-        signature = current.signature
-    digest = version_digest(text, parameters, trigger_us, files, signature)
-    return QueryVersion(name, number, digest, text, parameters, trigger_us, now, files, signature)
+    @classmethod
+    def checked(
+        cls,
+        name: str,
+        text: str | None,
+        parameters: Mapping[str, str] | None,
+        trigger: timedelta | int | str | None,
+        files: Mapping[str, bytes] | None,
+        signature: str | None,
+    ) -> VersionContent:
+        """From what comes from outside. Raises InvalidArgument, TooLarge."""
+        if text is not None:
+            check_statements(text, f"the text of query '{name}'")
+        return cls(
+            text,
+            None if parameters is None else check_values(parameters),
+            None if trigger is None else to_duration(trigger),
+            None if files is None else check_files(files),
+            signature,
+        )
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256, in hex."""
+        listed = None if self.files is None else {file.name: file.digest for file in self.files}
+        parts = [self.text, self.parameters, self.trigger_us, listed, self.signature]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def version(self, name: str, number: int, now: Micros, current: QueryVersion | None = None) -> QueryVersion:
+        """The version with this content, which for what is not given is that of the current one. Its signature stays valid if
+        nothing signed differs. Raises InvalidSql if its parameters are not those that its statements declare."""
+        found = self if current is None else self._completed(current)
+        text, parameters, trigger_us, files = found.text, found.parameters, found.trigger_us, found.files
+        assert text is not None and parameters is not None and trigger_us is not None and files is not None
+        check_parameters(text, parameters)
+        return QueryVersion(name, number, found.digest, text, parameters, trigger_us, now, files, found.signature)
+
+    def _completed(self, current: QueryVersion) -> VersionContent:
+        text = current.text if self.text is None else self.text
+        parameters = dict(current.parameters) if self.parameters is None else self.parameters
+        files = current.files if self.files is None else self.files
+        signed = signed_message(current.text, current.parameters, current.files)
+        stays = self.signature is None and signed_message(text, parameters, files) == signed
+        return VersionContent(
+            text,
+            parameters,
+            current.trigger_us if self.trigger_us is None else self.trigger_us,
+            files,
+            current.signature if stays else self.signature,
+        )
 
 
 def put_new(txn: Writing, version: QueryVersion, contents: Mapping[str, bytes] | None) -> None:

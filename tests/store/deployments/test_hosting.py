@@ -194,14 +194,14 @@ def test_why_a_query_has_no_hot_standby_is_known_until_a_host_has_it(anywhere: S
     row = hosting.claim(catalog, "q", QueryLease("a", 1, "host", until), now=now)
     assert row is not None
     row = hosting.update(catalog, "q", row.epoch, lambda row: replace(row, state="running"))
-    hosting.refuse_standby(catalog, row, "1@h", "no memory", now=now)
+    hosting.refuse(catalog, row, "1@h", "no memory", now=now, standby=True)
     info = queries.get("q")
     assert (info.standby_state, info.standby_refused) == ("none", "host 1@h has no room: no memory")
     assert info.refused is None
     standby = QueryStandby("b", 2, "host", until, row.change)
     assert hosting.claim_standby(catalog, "q", standby, now=now)
     assert queries.get("q").standby_refused is None
-    hosting.refuse_standby(catalog, row, "3@h", "no memory", now=now)  # it read the row before
+    hosting.refuse(catalog, row, "3@h", "no memory", now=now, standby=True)  # it read the row before
     assert hosting.queries(catalog)[0].standby_refusal is None
     hosting.update_standby(catalog, "q", "b", lambda found: replace(found, refused="it uses rand"))
     info = queries.get("q")

@@ -33,7 +33,31 @@ if TYPE_CHECKING:
 
     from anabranch.store.engine_api import Held
 
-__all__ = ["PreparedQuery", "check_present", "prepare", "prepare_standby"]
+__all__ = ["DeployedRun", "PreparedQuery", "RunOptions", "check_present", "prepare", "prepare_standby"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedRun:
+    """A run of a deployed query, whose host holds the query in this epoch. Only one host does, so it takes the pipeline
+    from any earlier run of the query. `replay` is the version whose results it recomputes; see
+    `anabranch.deployments.replay`."""
+
+    epoch: int
+    replay: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a pipeline runs: the arguments of `run` of these names. `checkpoints` as text."""
+
+    events_max: int | None = None
+    checkpoints: str | None = None
+    once: bool = False
+    ephemeral: bool = False
+    also: bool = False
+    flush: bool = False
+    trigger_us: int | None = None
+    deployed: DeployedRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +85,12 @@ def prepare(
     store: Store,
     row: PipelineRow,
     steps: Sequence[Step],
-    *,
-    events_max: int | None = None,
-    checkpoints: str | None = None,
+    options: RunOptions,
     held: list[Held] | None = None,
-    also: bool = False,
-    once: bool = False,
-    flush: bool = False,
-    deployed: bool = False,
 ) -> dict[str, PreparedQuery]:
-    """Prepare every step, in order. If it fails, the streams that it created are deleted. `events_max`: see `SourceReads`.
-    `checkpoints` is the folder or URL for the checkpoints of a new generation, None for the default. `held`: see
-    `create_streams`. `also`: other pipelines may feed the targets too. The run closes all windows at its end with `flush`,
-    and with `once` for statements whose sources are all sealed. A `deployed` query may have a hot standby.
+    """Prepare every step, in order. If it fails, the streams that it created are deleted. `held`: see `create_streams`. The run
+    closes all windows at its end with `flush`, and with `once` for statements whose sources are all sealed. A deployed
+    query may have a hot standby.
 
     Raises InvalidSql, InvalidArgument for a starting position that does not fit, StreamHasPipeline, Conflict.
     """
@@ -86,18 +103,18 @@ def prepare(
     going_on = {name for step in steps if not _starts_over(row, step) for name in step.statement.targets}
     try:
         for step in steps:
-            ends = _ends(store, step, ended, flush=flush) if once else None
+            ends = _ends(store, step, ended, flush=options.flush) if options.once else None
             if ends is not None:
                 ended.update(step.statement.targets)
             output = known[step.target]
             if _starts_over(row, step):
                 starts = resolve_starts(store, step, row.restart, going_on)
-                output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, checkpoints))
-            standby = output_checkpoint(store, output.checkpoint).text if deployed else None
+                output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, options.checkpoints))
+            standby = output_checkpoint(store, output.checkpoint).text if options.deployed else None
             query, late = _analyzed(
-                spark, store, step, SourceReads(output.starts, events_max, ends, await_standby=standby)
+                spark, store, step, SourceReads(output.starts, options.events_max, ends, await_standby=standby)
             )
-            if not also:
+            if not options.also:
                 _refuse_other_feeders(store, feeders, row, output, step, late)
             create_streams(store, step, query.columns, late, created, row.name, row.made, held)
             target = store.streams.get(step.statement.target).id

@@ -37,12 +37,8 @@ def check_streams(
 ) -> None:
     """Check what `create_streams` would check, and create nothing. Raises InvalidSql."""
     with _as_invalid_sql(store, step, row, made):
-        wanted = _result_schema(store, step.statement, columns)
-        for target in step.statement.results:
-            _present(store, target, wanted)
-        _check_feedback(store, step.statement, wanted)
-        if late is not None:
-            _present(store, step.statement.late_target, late_schema(store, step.statement, late))
+        for name, schema in _wanted(store, step.statement, columns, late):
+            _present(store, name, schema)
 
 
 def create_streams(
@@ -65,16 +61,25 @@ def create_streams(
     """
     statement = step.statement
     with _as_invalid_sql(store, step, row, made):
-        wanted = _result_schema(store, statement, columns)
-        _check_feedback(store, statement, wanted)
-        for each in statement.results:
-            _create(store, each, wanted, statement.options.segments, created)
-        if late is not None:
-            schema, target = late_schema(store, statement, late), statement.late_target
-            if held is not None:
-                _hold(store, target, schema, held, created)
+        for name, schema in _wanted(store, statement, columns, late):
+            if name in statement.results:
+                _create(store, name, schema, statement.options.segments, created)
+            elif held is None:
+                _create(store, name, schema, None, created)
             else:
-                _create(store, target, schema, None, created)
+                _hold(store, name, schema, held, created)
+
+
+def _wanted(
+    store: Store, statement: Statement, columns: StructType, late: LateEventsSpec | None
+) -> Iterator[tuple[StreamName, StreamSchema]]:
+    """The streams of the results, then that of late events, with their schemas."""
+    schema = _result_schema(store, statement, columns)
+    _check_feedback(store, statement, schema)
+    for name in statement.results:
+        yield name, schema
+    if late is not None:
+        yield statement.late_target, late_schema(store, statement, late)
 
 
 @contextmanager

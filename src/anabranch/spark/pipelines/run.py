@@ -10,9 +10,9 @@ in other processes, or have ended, are in `anabranch.spark.pipelines.admin`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,7 @@ from anabranch.runtime.bounded_files import read_bounded, to_text
 from anabranch.runtime.folders import path_text
 from anabranch.runtime.ids import token
 from anabranch.runtime.log_events import PIPELINE_FAILED, PIPELINE_STARTED
+from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_root, log_folder
@@ -33,7 +34,7 @@ from anabranch.spark.pipelines.functions.install import install
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.loops import refuse_loops
 from anabranch.spark.pipelines.plan import Step, functions_of, plan, replay_steps
-from anabranch.spark.pipelines.prepare import check_present, prepare
+from anabranch.spark.pipelines.prepare import DeployedRun, RunOptions, check_present, prepare
 from anabranch.spark.pipelines.record import Restart
 from anabranch.spark.pipelines.running import Pipeline
 from anabranch.spark.pipelines.session import session_with_log_file
@@ -122,162 +123,123 @@ def run(
     if deployed is not None and deployed.replay is not None:
         steps = replay_steps(steps, deployed.replay)
     restart = _restart(start_from, by, replace, only)
-    folder = None if checkpoints is None else path_text("checkpoints", checkpoints)
-    asked = _RunArguments(
-        steps,
-        text,
-        name,
-        restart,
-        events_max,
-        folder,
+    options = RunOptions(
+        events_max=events_max,
+        checkpoints=None if checkpoints is None else path_text("checkpoints", checkpoints),
         once=once,
         ephemeral=ephemeral,
         also=also,
         flush=flush,
         trigger_us=trigger_us,
         deployed=deployed,
-        files=files or {},
     )
+    start = _Start(steps, text, name, restart, options, files or {}, spark)
     if flush and not once:
         raise InvalidArgument("flush requires once: it closes the windows that are open at the end of such a run")
     require_own(store, "a pipeline")
     if isinstance(store, Store):
-        return _run(store, asked, spark, owned=False)
+        return start.run(store, owned=False)
     opened = connect(store, create=False)
     try:
-        return _run(opened, asked, spark, owned=True)
+        return start.run(opened, owned=True)
     except BaseException:
         opened.close()
         raise
 
 
 @dataclass(frozen=True, slots=True)
-class DeployedRun:
-    """A run of a deployed query, whose host holds the query in this epoch. Only one host does, so it takes the pipeline
-    from any earlier run of the query. `replay` is the version whose results it recomputes; see
-    `anabranch.deployments.replay`."""
-
-    epoch: int
-    replay: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _RunArguments:
-    """The arguments of `run`, parsed. `checkpoints` as text."""
+class _Start:
+    """The start of a pipeline: the arguments of `run`, parsed."""
 
     steps: Sequence[Step]
     text: str
     name: str
     restart: Restart | None
-    events_max: int | None
-    checkpoints: str | None
-    once: bool = field(kw_only=True)
-    ephemeral: bool = field(kw_only=True)
-    also: bool = field(kw_only=True)
-    flush: bool = field(kw_only=True)
-    trigger_us: int | None = field(kw_only=True)
-    deployed: DeployedRun | None = field(kw_only=True)
-    files: Mapping[str, bytes] = field(kw_only=True)
+    options: RunOptions
+    files: Mapping[str, bytes]
+    spark: SparkSession | None
 
     @property
     def fenced(self) -> str | None:
         """How the tokens of runs begin that this run takes the pipeline from."""
-        return None if self.deployed is None else DEPLOYED
+        return None if self.options.deployed is None else DEPLOYED
 
-    def token(self, unique: str) -> str:
-        """The token of this run."""
-        return unique if self.deployed is None else f"{DEPLOYED}{self.deployed.epoch}:{unique}"
-
-
-def _run(store: Store, asked: _RunArguments, spark: SparkSession | None, *, owned: bool) -> Pipeline:
-    name, steps = asked.name, asked.steps
-    root = checkpoint_root(store, name, asked.checkpoints)
-    row_of.check_name(name)
-
-    def session() -> SparkSession:
-        made = spark or session_with_log_file(
-            log_folder(root), name=f"anabranch {name}", store=store, checkpoints=root.text
+    def run(self, store: Store, *, owned: bool) -> Pipeline:
+        """Start it on a store, which is closed at the end if it is `owned`. Raises as `run`."""
+        name, steps, deployed = self.name, self.steps, self.options.deployed
+        row_of.check_name(name)
+        root = checkpoint_root(store, name, self.options.checkpoints)
+        self._check(store, root)
+        unique = token(store.runtime.ids)
+        holder = row_of.this_process(unique if deployed is None else f"{DEPLOYED}{deployed.epoch}:{unique}")
+        outputs = [step.output for step in steps]
+        clock = store.runtime.clock
+        row = row_of.claim(
+            store.catalog,
+            name,
+            self.text,
+            outputs,
+            holder,
+            now=clock.now(),
+            restart=self.restart,
+            fenced=self.fenced,
+            epoch=None if deployed is None else deployed.epoch,
         )
-        install(made, functions_of(steps), asked.files)
+        heartbeat = Heartbeat(store.catalog, store.runtime, name, holder)
+        held: list[Held] | None = [] if self.options.ephemeral else None
+        try:
+            refuse_loops(store, name, outputs)  # again: another pipeline may have been claimed meanwhile
+            spark = self._session(store, root)
+            watch_java(spark)
+            prepared = prepare(spark, store, row, steps, self.options, held)
+            PIPELINE_STARTED(pipeline=name, generation=row.generation, start="continues" if row.prepared else "begins")
+            return Pipeline(
+                store,
+                spark,
+                name,
+                steps,
+                prepared,
+                heartbeat,
+                once=self.options.once,
+                owned=owned,
+                held=held,
+                trigger_us=self.options.trigger_us,
+            )
+        except BaseException as exc:
+            heartbeat.close()
+            for each in held or ():
+                with suppress(AnabranchError):  # its lease expires
+                    each.leave()
+            # Other exceptions, such as Ctrl-C, are not failures.
+            error = explain(exc) if isinstance(exc, Exception) else None
+            if error is not None:
+                PIPELINE_FAILED(pipeline=name, error=error)
+            row_of.finish(store.catalog, name, holder, now=clock.now(), error=error)
+            if error is None or isinstance(exc, AnabranchError):
+                raise
+            raise PipelineFailed(name, "its start", error) from exc
+
+    def _session(self, store: Store, root: CheckpointFolder) -> SparkSession:
+        """The session that was given, else that of this process, with the functions of the file."""
+        made = self.spark or session_with_log_file(
+            log_folder(root), name=f"anabranch {self.name}", store=store, checkpoints=root.text
+        )
+        install(made, functions_of(self.steps), self.files)
         return made
 
-    spark = _check(store, asked, session) or spark
-    holder = row_of.this_process(asked.token(token(store.runtime.ids)))
-    outputs = [step.output for step in steps]
-    clock = store.runtime.clock
-    row = row_of.claim(
-        store.catalog,
-        name,
-        asked.text,
-        outputs,
-        holder,
-        now=clock.now(),
-        restart=asked.restart,
-        fenced=asked.fenced,
-        epoch=None if asked.deployed is None else asked.deployed.epoch,
-    )
-    heartbeat = Heartbeat(store.catalog, store.runtime, name, holder)
-    held: list[Held] | None = [] if asked.ephemeral else None
-    try:
-        refuse_loops(store, name, outputs)  # again: another pipeline may have been claimed meanwhile
-        spark = session()
-        watch_java(spark)
-        prepared = prepare(
-            spark,
-            store,
-            row,
-            steps,
-            events_max=asked.events_max,
-            checkpoints=asked.checkpoints,
-            held=held,
-            also=asked.also,
-            once=asked.once,
-            flush=asked.flush,
-            deployed=asked.deployed is not None,
-        )
-        PIPELINE_STARTED(pipeline=name, generation=row.generation, start="continues" if row.prepared else "begins")
-        return Pipeline(
-            store,
-            spark,
-            name,
-            steps,
-            prepared,
-            heartbeat,
-            once=asked.once,
-            owned=owned,
-            held=held,
-            trigger_us=asked.trigger_us,
-        )
-    except BaseException as exc:
-        heartbeat.close()
-        for each in held or ():
-            with suppress(AnabranchError):  # its lease expires
-                each.leave()
-        # Other exceptions, such as Ctrl-C, are not failures.
-        error = explain(exc) if isinstance(exc, Exception) else None
-        if error is not None:
-            PIPELINE_FAILED(pipeline=name, error=error)
-        row_of.finish(store.catalog, name, holder, now=clock.now(), error=error)
-        if error is None or isinstance(exc, AnabranchError):
-            raise
-        raise PipelineFailed(name, "its start", error) from exc
-
-
-def _check(store: Store, asked: _RunArguments, session: Callable[[], SparkSession]) -> SparkSession | None:
-    """Check everything that can be checked before the row is claimed. Returns the session if one was needed."""
-    row = row_of.get(store.catalog, asked.name)
-    if row is not None:
-        row_of.refuse_running(row, store.runtime.clock.now(), asked.fenced)
-        if row.prepared and asked.restart is None:
-            row_of.refuse_changed(row, [step.output for step in asked.steps], deployed=asked.deployed is not None)
-    check_sources(store, asked.steps)
-    refuse_loops(store, asked.name, [step.output for step in asked.steps])
-    present = check_targets(store, asked.name, row, asked.steps, asked.restart, also=asked.also)
-    if not present:
-        return None
-    spark = session()
-    check_present(spark, store, row, asked.name, present)
-    return spark
+    def _check(self, store: Store, root: CheckpointFolder) -> None:
+        """Check everything that can be checked before the row is claimed."""
+        row = row_of.get(store.catalog, self.name)
+        outputs = [step.output for step in self.steps]
+        if row is not None:
+            row_of.refuse_running(row, store.runtime.clock.now(), self.fenced)
+            if row.prepared and self.restart is None:
+                row_of.refuse_changed(row, outputs, deployed=self.options.deployed is not None)
+        check_sources(store, self.steps)
+        refuse_loops(store, self.name, outputs)
+        present = check_targets(store, self.name, row, self.steps, self.restart, also=self.options.also)
+        if present:
+            check_present(self._session(store, root), store, row, self.name, present)
 
 
 def _read(sql: str | os.PathLike[str], name: str | None) -> tuple[str, str]:

@@ -123,7 +123,7 @@ class QueryHost:
             free = name not in self._held and not self._draining and hosting.is_free(row, now)
             if free and not self._standbys.leaves(row, now):
                 try:
-                    self._consider(row, now)
+                    self._consider(row)
                 except AnabranchError as exc:  # it was deleted meanwhile; the host looks at the others
                     QUERY_NOTED(query=name, note=exc)
         for name, held in list(self._held.items()):
@@ -147,23 +147,25 @@ class QueryHost:
         until = Micros(self._store.runtime.clock.now() + self._lease_us)
         return QueryLease(self._token, os.getpid(), socket.gethostname(), until)
 
-    def _consider(self, row: QueryRow, now: Micros) -> None:
+    def _consider(self, row: QueryRow) -> None:
         """Take a free query, if there is room for it."""
         owner = self._owner(row)
         if row.wanted == "running" and (why := self._refusal(row, owner)) is not None:
-            self._refuse(row, why, now)
+            self._refuse(row, why)
             return
         began = time.monotonic()
         claimed = hosting.claim(self._store.catalog, row.name, self._lease(), now=self._store.runtime.clock.now())
         if claimed is not None:
             self._held[row.name] = HeldQuery(claimed, owner, began)
 
-    def _refuse(self, row: QueryRow, why: str, now: Micros) -> None:
-        """Say why this host leaves a query."""
-        is_new = row.refusal is None or row.refusal.reason != why
-        hosting.refuse(self._store.catalog, row, self._name, why, now=now)
-        if is_new:
-            self._logs.note(row.name, f"no room: {why}", level="warning", version=row.version, epoch=row.epoch)
+    def _refuse(self, row: QueryRow, why: str, *, standby: bool = False) -> None:
+        """Say why this host leaves a query, or its hot `standby`."""
+        before = row.standby_refusal if standby else row.refusal
+        now = self._store.runtime.clock.now()
+        hosting.refuse(self._store.catalog, row, self._name, why, now=now, standby=standby)
+        if before is None or before.reason != why:
+            note = f"no room{' for its hot standby' if standby else ''}: {why}"
+            self._logs.note(row.name, note, level="warning", version=row.version, epoch=row.epoch)
 
     def _owner(self, row: QueryRow) -> DriverOwner:
         """Whose driver runs a query."""
@@ -240,7 +242,7 @@ class QueryHost:
             return
         del self._held[name]
         hosting.release(self._store.catalog, name, held.row.epoch)
-        self._refuse(held.row, why, self._store.runtime.clock.now())
+        self._refuse(held.row, why)
 
     def _start(self, name: str, held: HeldQuery, *, after: str | None = None) -> None:
         """Start a query, in its hot standby if there is one. `after`: why its last run ended, unless that was noted."""
@@ -411,12 +413,7 @@ class QueryHost:
         owner = self._owner(row)
         if (why := self._refusal(row, owner, standby=True)) is None:
             return self._pool.for_standby(owner, without)
-        is_new = row.standby_refusal is None or row.standby_refusal.reason != why
-        now = self._store.runtime.clock.now()
-        hosting.refuse_standby(self._store.catalog, row, self._name, why, now=now)
-        if is_new:
-            note = f"no room for its hot standby: {why}"
-            self._logs.note(row.name, note, level="warning", version=row.version, epoch=row.epoch)
+        self._refuse(row, why, standby=True)
         return None
 
     def _keep_spares(self) -> None:

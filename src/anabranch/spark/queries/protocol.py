@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import suppress
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 __all__ = ["Ended", "MessagePipe", "parse_line"]
 
@@ -35,7 +35,7 @@ Ended: TypeAlias = Literal["stopped", "refused", "failed", "crashed", "lost"]
 """How a run ended: as asked; because the query can't run as it is; by a failure; because a Python worker or an executor of
 Spark has ended, which says nothing about the query; because another host has the query, or it was changed before it began."""
 
-ENDINGS: Final = ("stopped", "refused", "failed", "crashed", "lost")
+ENDINGS: Final = get_args(Ended)
 
 
 class MessagePipe:

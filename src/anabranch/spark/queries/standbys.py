@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from anabranch import limits
 from anabranch.catalog.state.query import QueryNeeds, QueryRow, QueryStandby
 from anabranch.deployments import hosting
 from anabranch.errors import AnabranchError, Conflict
 from anabranch.model.ids import Micros
 from anabranch.runtime.log_events import QUERY_NOTED
+from anabranch.spark.queries.driver_pool import pause_s
 from anabranch.spark.queries.driver_process import DriverProcess
 from anabranch.spark.queries.log import QueryLogs
 from anabranch.store import Store
@@ -183,8 +183,7 @@ class HotStandbys:
     def _failed(self, name: str, held: _HeldStandby, error: str) -> None:
         del self._held[name]
         failures = self._failures[name] = self._failures.get(name, 0) + 1
-        pause_s = min(2.0 ** min(failures - 1, 32), limits.DEPLOYMENT_BACKOFF_S_MAX)
-        self._again_s[name] = time.monotonic() + pause_s
+        self._again_s[name] = time.monotonic() + pause_s(failures + 1)
         self._note(name, held, f"its hot standby has ended: {error}", level="warning")
         self._release(name)
 

@@ -17,7 +17,7 @@ from anabranch.runtime.ids import token
 from anabranch.spark.pipelines import record
 from anabranch.spark.pipelines.functions.install import install
 from anabranch.spark.pipelines.plan import Step, functions_of, plan
-from anabranch.spark.pipelines.prepare import prepare
+from anabranch.spark.pipelines.prepare import RunOptions, prepare
 from anabranch.spark.pipelines.session import session_with_log_file
 from anabranch.spark.pipelines.targets import check_sources
 from anabranch.store import Store, connect
@@ -51,7 +51,7 @@ def validate(
         row = record.claim(scratch.catalog, "validate", text, [step.output for step in steps], holder, now=now)
         spark = spark or session_with_log_file(Path(folder), name="anabranch validate")
         install(spark, functions_of(steps), None)
-        prepare(spark, scratch, row, steps)
+        prepare(spark, scratch, row, steps, RunOptions())
         statements = tuple(_validated(scratch, step) for step in steps)
     declared = declarations(text)
     return ValidatedQuery(
