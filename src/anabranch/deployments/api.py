@@ -168,21 +168,17 @@ class DeployedQueries(Displayed):
         restart = restart_at(restart_from, by, replace_results) or QueryRestart((), by)
         restart = replace(restart, upgrade=True)
 
-        def change(txn: Writing, now: Micros) -> Result:
-            row = need_query(txn, name)
-            refuse_deleted(row)
+        def changed(txn: Writing, row: QueryRow, now: Micros) -> QueryRow:
             refuse_replayed(txn, row)
             current = need_version(txn, name, row.version)
             number = next_number(txn, name)
             made = given.version(name, number, now, current)
             if made.digest == current.digest:
-                return {}
+                return row
             put_new(txn, made, files)
-            put_query(txn, wanted_row(row, now, version=number, restart=restart, start=row.wanted == "running"))
-            return {}
+            return wanted_row(row, now, version=number, restart=restart, start=row.wanted == "running")
 
-        self._changes.apply(f"upgrade query {name} {given.digest} {restart}", request, change)
-        return self.get(name)
+        return self._change(f"upgrade query {name} {given.digest} {restart}", request, name, changed)
 
     def replay(
         self,
@@ -288,9 +284,7 @@ class DeployedQueries(Displayed):
         InvalidArgument, PermissionDenied for a version that is not signed as it has to be."""
         restart = replace(restart_at(start_from, by, replace_results) or QueryRestart((), by), upgrade=True)
 
-        def change(txn: Writing, now: Micros) -> Result:
-            row = need_query(txn, name)
-            refuse_deleted(row)
+        def changed(txn: Writing, row: QueryRow, now: Micros) -> QueryRow:
             refuse_replayed(txn, row)
             number = version
             if number is None:
@@ -300,27 +294,20 @@ class DeployedQueries(Displayed):
                 number = older[-1]
             check_signed(txn, need_version(txn, name, number))
             stays = number == row.version and start_from is None
-            found = wanted_row(
-                row, now, version=number, restart=None if stays else restart, start=row.wanted == "running"
-            )
-            put_query(txn, found)
-            return {}
+            again = None if stays else restart
+            return wanted_row(row, now, version=number, restart=again, start=row.wanted == "running")
 
-        self._changes.apply(f"roll back query {name} to {version} {restart}", request, change)
-        return self.get(name)
+        return self._change(f"roll back query {name} to {version} {restart}", request, name, changed)
 
     def start(self, name: str, *, request: str | None = None) -> QueryInfo:
         """Have a query run, from where it stopped; also one that has failed. One that runs is left alone. Raises
         QueryNotFound, Conflict."""
 
-        def change(txn: Writing, now: Micros) -> Result:
-            row = need_query(txn, name)
-            refuse_deleted(row)
-            put_query(txn, wanted_row(row, now, version=row.version, restart=row.restart, start=True))
-            return {}
+        def changed(txn: Writing, row: QueryRow, now: Micros) -> QueryRow:
+            del txn
+            return wanted_row(row, now, version=row.version, restart=row.restart, start=True)
 
-        self._changes.apply(f"start query {name}", request, change)
-        return self.get(name)
+        return self._change(f"start query {name}", request, name, changed)
 
     def stop(self, name: str, *, now: bool = False, request: str | None = None) -> QueryInfo:
         """Have a query stop once its micro-batch is done; its state is `stopping` until then. With `now` it does not
@@ -328,17 +315,28 @@ class DeployedQueries(Displayed):
         QueryNotFound, Conflict."""
         at_once = now
 
-        def change(txn: Writing, now: Micros) -> Result:
-            row = need_query(txn, name)
-            refuse_deleted(row)
+        def changed(txn: Writing, row: QueryRow, now: Micros) -> QueryRow:
+            del txn
             if row.wanted != "stopped":
                 held = row.lease is not None and row.lease.until > now and row.state != "waiting"
                 state = row.state if row.state == "failed" else "stopping" if held else "stopped"
                 row = replace(row, wanted="stopped", state=state, changed_at=now, retry_at=None, stop_now=False)
-            put_query(txn, replace(row, stop_now=at_once or row.stop_now))
+            return replace(row, stop_now=at_once or row.stop_now)
+
+        return self._change(f"stop query {name}{' now' * at_once}", request, name, changed)
+
+    def _change(
+        self, what: str, request: str | None, name: str, changed: Callable[[Writing, QueryRow, Micros], QueryRow]
+    ) -> QueryInfo:
+        """Store the row that `changed` makes of the query's. Raises QueryNotFound, Conflict if it is being deleted."""
+
+        def change(txn: Writing, now: Micros) -> Result:
+            row = need_query(txn, name)
+            refuse_deleted(row)
+            put_query(txn, changed(txn, row, now))
             return {}
 
-        self._changes.apply(f"stop query {name}{' now' * at_once}", request, change)
+        self._changes.apply(what, request, change)
         return self.get(name)
 
     def delete(self, name: str, *, drop_results: bool = False, request: str | None = None) -> None:

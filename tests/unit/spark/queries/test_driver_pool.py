@@ -103,4 +103,4 @@ def test_spare_drivers_are_started_while_there_is_room(monkeypatch: pytest.Monke
     pool = DriverPool(StoreAddresses("/nowhere", None, None), {}, queue.SimpleQueue(), spares=2)
     for idle_max, spares in ((0, 0), (1, 1), (1, 1), (5, 2), (5, 2), (1, 1)):
         keep(pool, idle_max=idle_max)
-        assert len(pool._spares) == spares
+        assert len(pool._spares()) == spares
