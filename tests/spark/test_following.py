@@ -23,10 +23,15 @@ from anabranch.spark.options import from_json_option, to_json_option
 from anabranch.spark.pipelines.followed_results import FollowedResults, LeaderBatches
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.standby import StandbyLag, copy_checkpoint, refuse_unfollowable
-from anabranch.spark.source import standby_mark
-from anabranch.spark.source.following import FollowedBatches, FollowedRun, StandbyRole
+from anabranch.spark.source.following import (
+    MARK_FILE,
+    AwaitedStandby,
+    FollowedBatches,
+    FollowedRun,
+    StandbyRole,
+    write_mark,
+)
 from anabranch.spark.source.offsets import SourceOffset
-from anabranch.spark.source.standby_mark import AwaitedStandby, write_mark
 from tests.s3_server import Proxy, Spoil, put_object
 from tests.s3_server import fresh_url as s3_url
 from tests.spark.pipelines import SOURCE, new_store, put
@@ -229,13 +234,13 @@ def test_a_mark_that_two_sources_of_a_standby_write_at_once_is_always_whole(tmp_
     code = (
         "import sys; from anabranch.runtime.ports import Runtime; "
         "from anabranch.spark.checkpoint_folder import checkpoint_folder; "
-        "from anabranch.spark.source.standby_mark import write_mark; "
+        "from anabranch.spark.source.following import write_mark; "
         "[write_mark(checkpoint_folder(sys.argv[1], Runtime()), batch) for batch in range(1000)]"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
     checkpoint, found = checkpoint_folder(str(tmp_path), Runtime()), set[int]()
     while any(each.poll() is None for each in writers):
-        if (mark := checkpoint.read(standby_mark.FILE)) is not None:
+        if (mark := checkpoint.read(MARK_FILE)) is not None:
             found.add(len(mark))
     assert found == {20} and [each.returncode for each in writers] == [0, 0]
 

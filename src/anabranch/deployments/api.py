@@ -30,8 +30,7 @@ from anabranch.deployments.record import (
 from anabranch.deployments.replay import add_replay, refuse_replayed, replay_name, replays_of
 from anabranch.deployments.results import open_results, result_stream
 from anabranch.deployments.signatures import check_signed
-from anabranch.deployments.texts import check_parameters, check_statements, check_values
-from anabranch.deployments.versions import VersionContent, put_new
+from anabranch.deployments.versions import VersionContent, check_parameters, check_statements, check_values, put_new
 from anabranch.deployments.wanted_state import NeedsChange, refuse_deleted, restart_at, wanted_row, with_standby
 from anabranch.errors import InvalidArgument, NoResultsYet
 from anabranch.model.cut import HEAD

@@ -1,4 +1,4 @@
-"""New versions of queries: made of the given values and the current version, checked and stored."""
+"""New versions of queries: their texts and values checked, made with those of the current version, and stored."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.query_version import QueryFile, QueryVersion
+from anabranch.core.sql_parameters import bind, declarations
+from anabranch.core.sql_text import check_sql_text
 from anabranch.deployments.files import check_files, put_contents
 from anabranch.deployments.record import put_version
 from anabranch.deployments.signatures import check_signed, signed_message
-from anabranch.deployments.texts import check_parameters, check_statements, check_values
+from anabranch.errors import InvalidArgument, InvalidSql, TooLarge
 from anabranch.model.amounts import to_duration
 from anabranch.model.ids import Micros
 
-__all__ = ["VersionContent", "put_new"]
+__all__ = ["VersionContent", "check_parameters", "check_statements", "check_values", "put_new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +91,33 @@ def put_new(txn: Writing, version: QueryVersion, contents: Mapping[str, bytes] |
     if contents:
         put_contents(txn, version.files, contents)
     put_version(txn, version)
+
+
+def check_statements(text: str, what: str = "the text") -> None:
+    """Check the size and characters of statements; the host parses them. `what` is the text's name in messages. Raises InvalidArgument, TooLarge."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"expected the SQL as text, got {type(text).__name__}")
+    check_sql_text(text, what=what, bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
+    if not text.strip():
+        raise InvalidSql("no statement found; expected CREATE STREAM scope.name AS SELECT …", line=1)
+
+
+def check_values(parameters: Mapping[str, str] | None) -> dict[str, str]:
+    """The values of parameters, in the order of their names; none for None. Raises InvalidArgument, TooLarge."""
+    found = dict(parameters or {})
+    if len(found) > limits.DEPLOYMENT_PARAMETERS_MAX:
+        raise InvalidArgument(f"expected at most {limits.DEPLOYMENT_PARAMETERS_MAX:,} parameters, got {len(found):,}")
+    for name, value in found.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidArgument(f"expected the values of parameters as text, got {value!r:.100} for {name!r:.100}")
+        check_sql_text(f"{name}={value}", what=f"parameter '{name:.100}'", bytes_max=limits.DEPLOYMENT_TEXT_BYTES_MAX)
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in found.items())
+    if size > limits.DEPLOYMENT_TEXT_BYTES_MAX:
+        raise TooLarge("the parameters of a query", size, limits.DEPLOYMENT_TEXT_BYTES_MAX)
+    return dict(sorted(found.items()))
+
+
+def check_parameters(text: str, values: Mapping[str, str]) -> None:
+    """Check that the statements declare each of these parameters, with a type that its value has, and that each declared one
+    has a value or a default. Raises InvalidSql."""
+    bind(declarations(text), values)

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from anabranch.query.python_functions import create_function, create_macro
 from anabranch.query.scan import Scans
-from anabranch.sketches.sql.find import called_functions
-from anabranch.sketches.sql.function import SketchFunction
+from anabranch.sketches.sql.function import SketchFunction, called_functions
 
 if TYPE_CHECKING:
     import duckdb

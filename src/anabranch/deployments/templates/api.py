@@ -10,7 +10,7 @@ from anabranch.catalog.port import Writing
 from anabranch.catalog.state.query_version import QUERY_TEMPLATE, SavedTemplate
 from anabranch.core.display import Displayed
 from anabranch.deployments.templates.template import QueryTemplate, packaged, to_template
-from anabranch.deployments.texts import check_statements
+from anabranch.deployments.versions import check_statements
 from anabranch.errors import InvalidArgument, TemplateNotFound
 from anabranch.model.ids import Micros
 from anabranch.model.names import check_plain_name

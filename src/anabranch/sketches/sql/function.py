@@ -1,20 +1,33 @@
-"""A function of SQL over columns of sketches."""
+"""A function of SQL over columns of sketches, and those with a name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from importlib import import_module
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 from anabranch.errors import InvalidArgument
 
-__all__ = ["BOUNDS", "Gathered", "SketchFunction", "bounds", "counted"]
+__all__ = ["BOUNDS", "Gathered", "SketchFunction", "bounds", "called_functions", "counted"]
+
 
 BOUNDS = pa.struct([pa.field("lower", pa.float64()), pa.field("upper", pa.float64())])
 
 Gathered: TypeAlias = Literal["all", "distinct", "counts"]
+
+# The first words of a function's name, and the module here that has it: loaded only when it is needed, because some need an
+# optional package.
+_MODULES: Final = {
+    "hll_": "distinct",
+    "theta_": "distinct",
+    "kll_": "kll",
+    "count_min_": "frequencies",
+    "bloom_": "frequencies",
+    "approx_top_k_": "top_k",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +78,11 @@ def bounds(call: Callable[[bytes, int], tuple[float, float]]) -> Callable[[bytes
 def counted(counts: Iterable[Mapping[str, Any]]) -> dict[Any, int]:
     """The `counts` of a group's values, which are gathered as pairs, by value."""
     return {each["key"]: int(each["value"]) for each in counts}
+
+
+def called_functions(called: Collection[str]) -> Iterator[SketchFunction]:
+    """The functions of sketches that have these names, in lower case. Raises MissingExtra."""
+    for module in {module for prefix, module in _MODULES.items() if any(name.startswith(prefix) for name in called)}:
+        for function in import_module(f"anabranch.sketches.sql.{module}").FUNCTIONS:
+            if function.name in called:
+                yield function

@@ -191,7 +191,7 @@ class _Start:
             refuse_loops(store, name, outputs)  # again: another pipeline may have been claimed meanwhile
             spark = self._session(store, root)
             watch_java(spark)
-            prepared = prepare(spark, store, row, steps, self.options, held)
+            prepared = prepare(spark, store, row, steps, self.options, held=held)
             PIPELINE_STARTED(pipeline=name, generation=row.generation, start="continues" if row.prepared else "begins")
             return Pipeline(
                 store,

@@ -39,9 +39,8 @@ from anabranch.spark.pipelines.record import PipelineOutput, PipelineRow
 from anabranch.spark.pipelines.run import DEPLOYED
 from anabranch.spark.pipelines.running import Pipeline, stop_queries
 from anabranch.spark.pipelines.start import start
-from anabranch.spark.source import standby_mark
 from anabranch.spark.source.checkpoint import last_committed, last_planned
-from anabranch.spark.source.following import FollowedRun, StandbyRole
+from anabranch.spark.source.following import MARK_FILE, FollowedRun, StandbyRole
 from anabranch.store import Store
 
 if TYPE_CHECKING:
@@ -284,9 +283,7 @@ def copy_checkpoint(leader: CheckpointFolder, sibling: str, planned: int) -> Non
 
     A file of a state's version may need other files that were written before it. So those are listed afterwards."""
     known = {name for name in leader.files() if _is_before(name, planned)}
-    others = {name for name in leader.files() if not (_VERSION.search(name) or _NUMBER.search(name))} - {
-        standby_mark.FILE
-    }
+    others = {name for name in leader.files() if not (_VERSION.search(name) or _NUMBER.search(name))} - {MARK_FILE}
     leader.copy(sibling, sorted(known | others))
 
 

@@ -3,29 +3,53 @@
 It runs the same statements with a checkpoint of its own, and takes the ends of its micro-batches from the offset log of the
 leader's checkpoint. Once its driver says that it plans (`StandbyRole`), it plans its own batches.
 What it publishes is decided in `anabranch.spark.pipelines.followed_results`.
+
+In the leader's checkpoint it notes how far it is. The leader waits a little for a standby that is behind, for only one that is
+close takes over at once.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from anabranch.errors import Conflict
+from anabranch.errors import AnabranchError, Conflict
 from anabranch.runtime.ports import Runtime
-from anabranch.spark.checkpoint_folder import checkpoint_folder
+from anabranch.spark.checkpoint_folder import CheckpointFolder, checkpoint_folder
 from anabranch.spark.source.checkpoint import PlannedBatch, last_planned
 from anabranch.spark.source.offsets import SourceOffset
-from anabranch.spark.source.standby_mark import write_mark
 
-__all__ = ["FollowedBatches", "FollowedRun", "Role", "StandbyRole", "poll_s", "read_role"]
+__all__ = [
+    "MARK_FILE",
+    "AwaitedStandby",
+    "FollowedBatches",
+    "FollowedRun",
+    "Role",
+    "StandbyRole",
+    "poll_s",
+    "read_role",
+    "write_mark",
+]
 
 
 Role: TypeAlias = Literal["follows", "leads", "plans", "ended"]
 """It repeats the leader's batches; it holds the pipeline, and finishes what the leader planned; it plans batches of its own;
 it has ended."""
+
+_POLL_S: Final = 0.01  # two files are looked for, which takes some 30 µs
+_REMOTE_POLL_S: Final = 0.3  # of a checkpoint in a bucket, where each look is a request
+_REPEATS_MAX: Final = 300  # of an answer after which Spark plans no batch; it asks again after 10 ms
+_BEHIND_CHECK_S: Final = 2.0
+MARK_FILE: Final = "standby"
+_BEHIND_MAX: Final = 1  # batches: the standby runs one while this run plans the next
+_REMOTE_BEHIND_MAX: Final = 2  # in a bucket, where it takes a while until either sees what the other wrote
+_WAIT_S_MAX: Final = 2.0
+_SILENT_S: Final = 10.0
+_ABSENT_POLLS: Final = 20
 
 
 class StandbyRole:
@@ -70,12 +94,6 @@ def read_role(file: str) -> Role:
     except FileNotFoundError:
         return "ended"
     return found  # type: ignore[return-value]  # written above
-
-
-_POLL_S: Final = 0.01  # two files are looked for, which takes some 30 µs
-_REMOTE_POLL_S: Final = 0.3  # of a checkpoint in a bucket, where each look is a request
-_REPEATS_MAX: Final = 300  # of an answer after which Spark plans no batch; it asks again after 10 ms
-_BEHIND_CHECK_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +182,52 @@ def _offset_in(text: str, start: SourceOffset) -> SourceOffset:
     if len(found) != 1:  # two sources of one stream, which Spark does not tell apart here
         raise Conflict(f"the leader's batch ends {len(found)} times in {start.stream}, so it can't be followed")
     return found.pop()
+
+
+def write_mark(checkpoint: CheckpointFolder, batch: int) -> None:
+    """Note that the standby of the run with this checkpoint is done with a batch."""
+    # If it can't be written, the run only does not wait: it may start over, and its checkpoint was removed.
+    with suppress(FileNotFoundError, AnabranchError):
+        checkpoint.write(MARK_FILE, f"{batch:020}")
+
+
+class AwaitedStandby:
+    """Has one source of a run wait for the standby, if there is one."""
+
+    def __init__(self, checkpoint: CheckpointFolder, poll_s: float) -> None:
+        """`checkpoint` is that of the run, into which it looks every `poll_s` while it waits."""
+        self._behind_max = _REMOTE_BEHIND_MAX if "://" in checkpoint.text else _BEHIND_MAX
+        self._checkpoint = checkpoint
+        self._poll_s = poll_s
+        self._returned_s = time.monotonic()
+        self._mark: str | None = None
+        self._changed_s = -float("inf")
+        self._look_s = -float("inf")  # not before then, where there was no standby
+
+    def let_catch_up(self) -> None:
+        """Wait while the standby is more than one batch behind (in a bucket: two), for as long as the batch before took
+        and at most 2 s: so a run loses at most half of its speed. Does not wait for one that has not moved for 10 s."""
+        now_s = time.monotonic()
+        until_s = now_s + min(now_s - self._returned_s, _WAIT_S_MAX)
+        while self._is_behind() and time.monotonic() < until_s:
+            time.sleep(self._poll_s)
+        self._returned_s = time.monotonic()
+
+    def _is_behind(self) -> bool:
+        now_s = time.monotonic()
+        if now_s < self._look_s:
+            return False
+        with suppress(AnabranchError):  # the bucket does not answer: if that lasts, Spark says so
+            return self._is_far(now_s)
+        return False
+
+    def _is_far(self, now_s: float) -> bool:
+        mark = self._checkpoint.read(MARK_FILE)
+        if mark is None:
+            self._look_s = now_s + _ABSENT_POLLS * self._poll_s
+            return False
+        if mark != self._mark:
+            self._mark, self._changed_s = mark, now_s
+        if now_s - self._changed_s > _SILENT_S:
+            return False
+        return last_planned(self._checkpoint) - int(mark) > self._behind_max

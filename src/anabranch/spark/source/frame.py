@@ -27,7 +27,7 @@ from anabranch.spark.session.spark_access import configure_access, warn_once
 from anabranch.spark.source.history import HistoryPlan, NativeFile, native_types, plan_history
 from anabranch.spark.source.leases import keep_renewed
 from anabranch.spark.source.ranges import read_ranges
-from anabranch.spark.source.reads import reads_of
+from anabranch.spark.source.reads import WATERMARK, complete_cut, raised_to_head, reads_of
 from anabranch.spark.source.row_locations import (
     COMPARED_MAX,
     HASHED_MAX,
@@ -39,7 +39,6 @@ from anabranch.spark.source.row_locations import (
     in_pieces,
 )
 from anabranch.spark.source.scan import columns_to_read
-from anabranch.spark.source.watermark_end import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.stores import address_options, addresses_of, open_store
 from anabranch.spark.types import ADDED, spark_columns, spark_schema
 from anabranch.store import Store, StoreAddresses

@@ -4,11 +4,13 @@ process has open answers from its catalog and blobs, and one that a broker serve
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from anabranch.core import cuts
 from anabranch.core.constant_columns import constant
+from anabranch.errors import InvalidArgument
 from anabranch.model.columns import ADDED
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import Micros, SegmentId, StreamId
@@ -30,6 +32,8 @@ from anabranch.store.engine_api import (
 )
 
 __all__ = ["OwnReads", "RangeReads", "StreamReads", "reads_of"]
+
+WATERMARK: Final = "watermark"
 
 
 class RangeReads(Protocol):
@@ -96,3 +100,23 @@ StreamReads: TypeAlias = OwnReads | BrokerReads
 def reads_of(store: Store) -> StreamReads:
     """How streams of this store are read."""
     return BrokerReads(store) if is_remote_store(store) else OwnReads(store)
+
+
+def complete_cut(opened: Store, stream: StreamName) -> StreamCut:
+    """The cut of the stream's watermark, after which no event older than the watermark follows.
+
+    Call it before loading the view that the cut is used with, so that the view contains the cut's segments. Raises
+    InvalidArgument for a stream without a watermark, StreamNotFound.
+    """
+    mark = opened.watermarks.get(stream)
+    if mark is None:
+        raise InvalidArgument(
+            f"'{stream}' has no watermark to end at: none of its writers has noted a time (writer.note_time, or note_time_s= "
+            "of store.writer)"
+        )
+    return mark.cut
+
+
+def raised_to_head(view: StreamView, cut: StreamCut) -> StreamCut:
+    """The cut, raised to the head where events were truncated."""
+    return cuts.clamp_to_head(view, cut) if cuts.below_head(view, cut.as_dict()) else cut

@@ -40,15 +40,13 @@ from anabranch.spark.options import ReadOptions, from_json_option
 from anabranch.spark.shared_streams import shared_folder
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, batch_load, end_of_batch
 from anabranch.spark.source.broker_reads import PollingTail
-from anabranch.spark.source.following import FollowedBatches, FollowedRun, poll_s
+from anabranch.spark.source.following import AwaitedStandby, FollowedBatches, FollowedRun, poll_s
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.ranges import read_ranges, with_shed_columns
-from anabranch.spark.source.reads import RangeReads, StreamReads, reads_of
+from anabranch.spark.source.reads import WATERMARK, RangeReads, StreamReads, complete_cut, raised_to_head, reads_of
 from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, split_into_tasks
 from anabranch.spark.source.shared_reads import SharedReads
-from anabranch.spark.source.standby_mark import AwaitedStandby
-from anabranch.spark.source.watermark_end import WATERMARK, complete_cut, raised_to_head
 from anabranch.spark.stores import open_store
 from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_columns, spark_schema
 from anabranch.spark.worker_access import WorkerAccess

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from anabranch.model.ids import StreamId
 from anabranch.model.pointer import EventPointer
 from anabranch.spark.pipelines.windows.columns import OFFSET, SEGMENT
-from anabranch.spark.pipelines.windows.count import CountWindow
-from anabranch.spark.pipelines.windows.count_panes import advance_counts
+from anabranch.spark.pipelines.windows.count import CountWindow, advance_counts
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
 from tests.unit.spark.pipelines.panes import BATCHES, Event, Pane, kept, panes_of, policies, table
 

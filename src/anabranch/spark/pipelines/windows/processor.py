@@ -13,8 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import StreamId
 from anabranch.spark.pipelines.windows.columns import COUNT_WINDOW, KEY, NUMBER, OFFSET, SEGMENT, TIME
-from anabranch.spark.pipelines.windows.count import CountWindow, complete_windows
-from anabranch.spark.pipelines.windows.count_panes import advance_counts
+from anabranch.spark.pipelines.windows.count import CountWindow, advance_counts, complete_windows
 from anabranch.spark.pipelines.windows.drift import DriftDetector, detect
 from anabranch.spark.pipelines.windows.emit import EmitPolicy
 from anabranch.spark.pipelines.windows.panes import Advanced, BucketState, advance
