@@ -106,7 +106,7 @@ def test_the_state_of_a_hot_standby_is_shown(store: ab.Store) -> None:
     assert shown() == ["none", "none"]
     until = Micros(store.runtime.clock.now() + 60_000_000)
     (row, _) = hosting.queries(store.catalog)
-    hosting.refuse_standby(store.catalog, row, "2@host", "full", now=store.runtime.clock.now())
+    hosting.refuse(store.catalog, row, "2@host", "full", now=store.runtime.clock.now(), standby=True)
     reason = "host 2@host has no room: full"
     assert reason in line("queries", "show", "means").out
     assert f"query 'means' has no hot standby: {reason}" in line("queries", "list").err

@@ -86,7 +86,7 @@ def test_json_that_is_sent_as_sql_is_refused(http: httpx.Client, store: Store, k
 def test_a_query_says_why_it_has_no_hot_standby(http: httpx.Client, store: Store) -> None:
     assert http.put(MEANS, json={"sql": SQL, "standby": "hot"}).json()["standby_refused"] is None
     (row,) = hosting.queries(store.catalog)
-    hosting.refuse_standby(store.catalog, row, "1@h", "full", now=store.runtime.clock.now())
+    hosting.refuse(store.catalog, row, "1@h", "full", now=store.runtime.clock.now(), standby=True)
     found = http.get(MEANS).json()
     assert (found["standby_state"], found["standby_refused"]) == ("none", "host 1@h has no room: full")
 
