@@ -26,7 +26,7 @@ def dev_tls(store: Path, *, hosts: Sequence[str] = (), ids: Ids, now: Micros) ->
     expired. Only their owner may read them.
 
     `ca.pem` is what clients trust, `client.pem` a client's certificate and key for mTLS. The CA stays the same, so
-    clients that trust it go on. Several processes may do so at once. Raises InvalidArgument, MissingExtra."""
+    clients that trust it still can. Several processes may do so at once. Raises InvalidArgument, MissingExtra."""
     with optional("--dev-tls", "server"):
         from trustme import CA as Authority  # noqa: N811 - the module's word is no constant
     folder = store / FOLDER

@@ -71,7 +71,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def refusal(principal: str, operation: Operation, resource: str | None, *, kept: bool) -> str:
-    """What a caller is told who may not do something: what that is, the right that it requires, and who grants that one.
+    """The message for a caller who may not do something: what that is, the right that it requires, and who grants it.
     `kept`: nobody is granted it."""
     what = "the store" if resource is None else f"'{resource}'"
     refused = f"'{principal}' may not {_DOING[operation].format(what)}"

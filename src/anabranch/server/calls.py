@@ -1,4 +1,4 @@
-"""The one door of all management verbs: every front end (Flight, gRPC, HTTP) calls `run`.
+"""Calls management verbs: every front end (Flight, gRPC, HTTP) calls them by `run`, which checks the caller's rights.
 
 Names are resolved first, so that rights are checked on the stream that an alias or former name means."""
 

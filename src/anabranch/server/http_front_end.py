@@ -35,9 +35,9 @@ def listen(host: str, port: int) -> socket.socket:
         raise InvalidArgument(f"can't listen on {host}, port {port}: {reason}") from exc
 
 
-def shown_url(door: socket.socket, *, tls: bool) -> str:
+def shown_url(listener: socket.socket, *, tls: bool) -> str:
     """The URL of a listening socket."""
-    host, port = door.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
@@ -65,10 +65,10 @@ class HttpFrontEnd:
         counters: Counters,
         access_log: AccessLog | None = None,
         *,
-        door: socket.socket | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
         self._settings = settings
-        self._door = door
+        self._listener = listener
         self._certificate = ServerCertificate.of(settings, broker.store.runtime)
         hosts = ("*",) if settings.authenticates else settings.allowed_hosts
         app = HttpApp(broker, origins=settings.cors_origins, hosts=hosts)
@@ -82,7 +82,7 @@ class HttpFrontEnd:
 
     def start(self) -> str:
         settings, certificate = self._settings, self._certificate
-        door = self._door or listen(settings.host, settings.http_port)
+        listener = self._listener or listen(settings.host, settings.http_port)
         config = uvicorn.Config(
             self._edge,
             http=timed_protocol(settings.header_timeout_s, self._direct.take),
@@ -100,9 +100,9 @@ class HttpFrontEnd:
             ssl_context_factory=None if certificate is None else (lambda _config, _default: certificate.context),
         )
         self._server = _AnnouncedServer(config, self._serving.set)
-        self._thread = threading.Thread(target=self._run, args=(door,), name="http", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(listener,), name="http", daemon=True)
         self._thread.start()
-        address = shown_url(door, tls=settings.tls)
+        address = shown_url(listener, tls=settings.tls)
         if not self._serving.wait(_START_S) or self._error is not None:
             raise InvalidArgument(f"HTTP did not start: {self._error or 'no answer'}")
         return address
@@ -129,20 +129,20 @@ class HttpFrontEnd:
         self._server.should_exit = self._server.force_exit = True
         self._thread.join(1.0)
 
-    def _run(self, door: socket.socket) -> None:
+    def _run(self, listener: socket.socket) -> None:
         assert self._server is not None
         try:
             with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
-                runner.run(self._serve(self._server, door))
+                runner.run(self._serve(self._server, listener))
         except BaseException as exc:  # SystemExit too, which uvicorn raises for a failed start
             self._error = exc
         finally:
             self._serving.set()
 
-    async def _serve(self, server: uvicorn.Server, door: socket.socket) -> None:
+    async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
         sweep = asyncio.create_task(self._edge.sweep())
         try:
-            await server.serve(sockets=[door])
+            await server.serve(sockets=[listener])
         finally:
             sweep.cancel()
             await asyncio.gather(sweep, return_exceptions=True)

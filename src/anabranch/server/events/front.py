@@ -116,7 +116,7 @@ class EventFront:
             self._loop.call_soon_threadsafe(self._begin_drain)
 
     def _begin_drain(self) -> None:
-        """End the followers, each with the cut where it can go on; refuse what comes now."""
+        """End the followers, each with the cut where it can continue; refuse new calls."""
         self.draining = True
         if self._ending is None:
             self._ending = self._loop.create_task(self.tails.close())

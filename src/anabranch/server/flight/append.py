@@ -150,16 +150,16 @@ class _Answers:
         self._task.join(limits.TASK_END_S)
 
     def _run(self) -> None:
-        told = False
+        announced = False
         while True:
             with self._changed:
-                while not self._waiting and not self._ended and (told or not self._ending):
+                while not self._waiting and not self._ended and (announced or not self._ending):
                     self._changed.wait()
                 first = self._waiting[0] if self._waiting else None
-                if first is None and (told or not self._ending):
+                if first is None and (announced or not self._ending):
                     return
             if first is None:
-                told = True
+                announced = True
                 self._write(v1.AppendAnswer(ending=True))
                 continue
             self._write(_outcome(first))

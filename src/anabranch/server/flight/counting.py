@@ -12,7 +12,7 @@ from anabranch.server.edge.access_log import AccessLog
 
 COUNTING = "counting"
 _REFUSALS = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightServerError)
-_LASTING = ("DO_GET", "DO_PUT", "DO_EXCHANGE")
+_STREAMING = ("DO_GET", "DO_PUT", "DO_EXCHANGE")
 
 
 class CallCounting(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -42,6 +42,6 @@ class _FlightCall(flight.ServerMiddleware):  # type: ignore[misc]
         """Called by pyarrow at its end."""
         taken = time.monotonic() - self._began
         outcome = "ok" if exception is None else "refused" if isinstance(exception, _REFUSALS) else "failed"
-        self._counters.ended("flight", outcome, None if self._method in _LASTING else taken)
+        self._counters.ended("flight", outcome, None if self._method in _STREAMING else taken)
         if self._log is not None:
             self._log.note(front_end="flight", method=self._method, outcome=outcome, ms=round(taken * 1000, 2))

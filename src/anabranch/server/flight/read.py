@@ -35,12 +35,12 @@ def read(
     command.stream = str(info.name)
     skipped = _skip(broker, info.id, command) if command.skip_truncated else 0
     reader = _open(broker, command)
-    tells_tail = command.follow and command.compact and reader.rate is None
+    reports_tail = command.follow and command.compact and reader.rate is None
     if not command.compact or command.no_columns:  # without a column, Arrow would not know how many rows there are
         sender: Sender = PlainSender(reader)
     else:
-        sender = CompactSender(reader, skipped, tells_tail=tells_tail)
-    batches = _batches(broker, principal, reader, command, over, sender, tells_tail=tells_tail)
+        sender = CompactSender(reader, skipped, reports_tail=reports_tail)
+    batches = _batches(broker, principal, reader, command, over, sender, reports_tail=reports_tail)
     return sender.schema, closed_with(batches, reader.close)
 
 
@@ -93,19 +93,19 @@ def _batches(
     over: Callable[[], bool],
     sender: Sender,
     *,
-    tells_tail: bool,
+    reports_tail: bool,
 ) -> Iterator[Sent]:
     guard = broker.guard
     right = StreamRight(broker.store, guard, principal, reader.position.stream, "read", verb="read")
-    lasting = command.follow or reader.rate is not None
-    at_tail = not tells_tail  # the client knows
+    waits = command.follow or reader.rate is not None
+    at_tail = not reports_tail  # the client knows
     with reader, guard.hold(principal, "followers" if command.follow else "connections"):
         yield from sender.opening()
         while True:
-            found = reader.read_rows(limits.FLIGHT_POLL_S if lasting and at_tail else 0.0)
+            found = reader.read_rows(limits.FLIGHT_POLL_S if waits and at_tail else 0.0)
             right.check()
             if found is not None:
-                at_tail = not tells_tail
+                at_tail = not reports_tail
                 try:
                     while found is not None:
                         size = found[1].batch.nbytes
@@ -119,7 +119,7 @@ def _batches(
                 continue
             if sender.behind:  # events were left out
                 yield sender.position()
-            if over() or reader.at_end or not lasting:
+            if over() or reader.at_end or not waits:
                 return
             if not at_tail:
                 at_tail = True

@@ -45,7 +45,7 @@ class Sender:
         self._stream = reader.position.stream
         self._added: list[_Added] = []
         self._bytes = 0
-        self._told: Mapping[SegmentId, int] = dict(reader.offsets)  # after what was sent
+        self._known: Mapping[SegmentId, int] = dict(reader.offsets)  # after what was sent
 
     def opening(self) -> Iterator[Sent]:
         """What comes before the first rows."""
@@ -72,12 +72,12 @@ class Sender:
     @property
     def behind(self) -> bool:
         """Whether the reader is further than the client knows: events were left out."""
-        return self._told != self._reader.offsets
+        return self._known != self._reader.offsets
 
     def position(self) -> Sent:
         """The message that says how far the reader is, without a row."""
-        self._told = dict(self._reader.offsets)
-        return self._without_rows(v1.BatchMetadata(position=self._cut(self._told)))
+        self._known = dict(self._reader.offsets)
+        return self._without_rows(v1.BatchMetadata(position=self._cut(self._known)))
 
     def tail(self) -> Sent:
         """The message that says that the reader is at the tail."""
@@ -104,7 +104,7 @@ class PlainSender(Sender):
 
     def _batches(self, added: list[_Added]) -> Iterator[Sent]:
         for segment, rows, _, after in added:
-            self._told = after
+            self._known = after
             columns = rows.batch.columns[: len(self.schema) - len(ADDED)]
             more = [constant(segment.packed, rows.batch.num_rows), offsets_of(rows), appended_of(rows)]
             batch = pa.RecordBatch.from_arrays([*columns, *more], schema=self.schema)
@@ -117,17 +117,17 @@ class CompactSender(Sender):
 
     _enough = limits.FLIGHT_BATCH_BYTES
 
-    def __init__(self, reader: Reader, skipped: int, *, tells_tail: bool) -> None:
+    def __init__(self, reader: Reader, skipped: int, *, reports_tail: bool) -> None:
         super().__init__(reader)
         self.schema = pa.schema(list(reader.schema)[: -len(ADDED)])
         self._skipped = skipped
-        self._tells_tail = tells_tail
+        self._reports_tail = reports_tail
 
     def opening(self) -> Iterator[Sent]:
         """Where the read begins and ends."""
         end = "" if self._reader.end is None else str(self._reader.end)
-        metadata = v1.BatchMetadata(position=self._cut(self._told), end=end, skipped=self._skipped)
-        if self._tells_tail:
+        metadata = v1.BatchMetadata(position=self._cut(self._known), end=end, skipped=self._skipped)
+        if self._reports_tail:
             metadata.at_tail = False
         yield self._without_rows(metadata)
 
@@ -149,9 +149,9 @@ class CompactSender(Sender):
         for segment, rows, _, after in added:
             count, appended = rows.batch.num_rows, rows.appended
             run = metadata.runs.add(rows=count, segment=segment.packed, first=rows.first, stop=rows.stop)
-            if {**self._told, segment: rows.stop} != after:
+            if {**self._known, segment: rows.stop} != after:
                 run.position = self._cut(after)
-            self._told = after
+            self._known = after
             if rows.offsets is not None:
                 run.first = rows.offsets[0].as_py()
                 run.offsets = rows.offsets.to_numpy().tobytes()

@@ -141,8 +141,8 @@ class _Rpc:
 
     def _ended(self, counted: Counted, context: Any, outcome: str) -> None:
         taken = time.monotonic() - counted.began
-        lasting = None if self.method.follows else taken
-        self.counters.ended("grpc", outcome, lasting, received=counted.received, sent=counted.sent)
+        seconds = None if self.method.follows else taken
+        self.counters.ended("grpc", outcome, seconds, received=counted.received, sent=counted.sent)
         if self.log is not None:
             self.log.note(
                 front_end="grpc",

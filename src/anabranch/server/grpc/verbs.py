@@ -1,4 +1,4 @@
-"""Call: every management verb, by the one door that all front ends use."""
+"""Call: every management verb, by `anabranch.server.calls`, as in all front ends."""
 
 from __future__ import annotations
 

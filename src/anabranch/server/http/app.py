@@ -34,7 +34,7 @@ _READING: Final = ("GET", "HEAD", "OPTIONS")  # a page of another origin is not 
 class HttpApp:
     """The ASGI application that serves a broker's store over HTTP, also to browsers' pages of these origins, to requests
     for these hosts (`check_host`). It needs the lifespan protocol, and one event loop a process. It closes neither the
-    store nor the guard. Once the broker drains, followers end, each with the cut where it can go on."""
+    store nor the guard. Once the broker drains, followers end, each with the cut where it can continue."""
 
     def __init__(self, broker: Broker, *, origins: Sequence[str] = (), hosts: Sequence[str] = ("*",)) -> None:
         self._broker = broker

@@ -1,4 +1,4 @@
-"""`POST /v1/call/{verb}`: every management verb, by the one door that all front ends use."""
+"""`POST /v1/call/{verb}`: every management verb, by `anabranch.server.calls`, as in all front ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a follower of a stream is sent, part by part, whatever carries it: the body of an answer or the messages of a
-WebSocket."""
+"""What a follower of a stream is sent, part by part: in the body of an answer or in the messages of a WebSocket."""
 
 from __future__ import annotations
 
@@ -132,7 +131,7 @@ class Delivery:
             yield None if batch is None else batch.encoded(form.key, form.encode)
 
     def problem(self, error: Exception) -> dict[str, Any]:
-        """Why it ends, and where to go on."""
+        """Why it ends, and where to continue."""
         if isinstance(error, Closed):
             found = {"status": 503, "code": "draining", "detail": "the broker is stopping; follow again from the cut"}
         else:
@@ -198,7 +197,7 @@ def _lines(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | 
 
 
 def _events(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | None, meta: bool) -> list[bytes]:
-    """Each event's id is the cut behind it: with it as `Last-Event-ID`, a follower goes on exactly."""
+    """Each event's id is the cut behind it: with it as `Last-Event-ID`, a follower continues exactly there."""
     return _joined(_with_ids(b"id: %b\ndata: %b\n\n", batch, after, columns, meta=meta))
 
 

@@ -54,7 +54,7 @@ class DirectAppends:
 
     def take(self, connection: HttpToolsProtocol) -> DirectAppend | None:
         """What serves the request whose head is complete; None if it goes to its endpoint. The shortest way is for a small
-        JSON body, to a stream that was used a moment ago, on a connection that has no other request and goes on."""
+        JSON body, to a stream that was used a moment ago, on a connection that has no other request and stays open."""
         match = _EVENTS.fullmatch(connection.url)
         front = self._front()
         if match is None or front is None or front.draining or not _is_free(connection, self._connections_max):

@@ -34,7 +34,7 @@ class FollowResponse(Response):
     """The answer to one follower. It ends when the caller goes, when the stream is sealed and read, with an error, when
     the broker drains, and when the server closes the connection of a caller who read nothing for too long.
 
-    In each form the last part says why it ends, and where to go on."""
+    In each form the last part says why it ends, and where to continue."""
 
     def __init__(self, delivery: Delivery) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -31,7 +31,7 @@ _LOOK_S = 0.5
 
 def main() -> None:
     """Serve one front end until stdin ends, then drain: the main process has closed it, or is gone. Whatever fails, the
-    process ends, even if threads go on."""
+    process ends, even if threads are still running."""
     code = 1
     try:
         code = _run()
@@ -93,7 +93,7 @@ def _front_end(order: dict[str, Any], broker: Broker, settings: ServerSettings, 
         return QueryHostFrontEnd(broker.store, spares=settings.queries_spares)
     from anabranch.server.http_front_end import HttpFrontEnd
 
-    return HttpFrontEnd(broker, settings, counters, log, door=socket.socket(fileno=order["door"]))
+    return HttpFrontEnd(broker, settings, counters, log, listener=socket.socket(fileno=order["listener"]))
 
 
 def _answer(**fields: str) -> None:

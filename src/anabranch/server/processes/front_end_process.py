@@ -9,7 +9,7 @@ from anabranch.server.processes.supervisor import SupervisedProcess
 
 
 class FrontEndProcess:
-    """The part `name` of a broker, called `title` in messages. A process that ends by itself is replaced. `door` is the
+    """The part `name` of a broker, called `title` in messages. A process that ends by itself is replaced. `listener` is the
     descriptor of a listening socket that it serves."""
 
     def __init__(
@@ -21,7 +21,7 @@ class FrontEndProcess:
         *,
         slots: int,
         slot: int,
-        door: int | None = None,
+        listener: int | None = None,
     ) -> None:
         order = {
             "front_end": name,
@@ -29,10 +29,10 @@ class FrontEndProcess:
             "slots": slots,
             "slot": slot,
             "counters": counters.descriptor,
-            "door": door,
+            "listener": listener,
         }
         self.name = name
-        inherited = (counters.descriptor,) if door is None else (counters.descriptor, door)
+        inherited = (counters.descriptor,) if listener is None else (counters.descriptor, listener)
         self._process = SupervisedProcess(title, order, inherited, replaced=counters.restarted)
 
     def start(self) -> str:

@@ -22,34 +22,34 @@ class HttpWorkers:
         self._counters = counters
         self._slots = slots
         self._first_slot = first_slot
-        self._door: socket.socket | None = None
+        self._listener: socket.socket | None = None
         self._workers: list[FrontEndProcess] = []
 
     def start(self) -> str:
         settings = self._settings
-        self._door = listen(settings.host, settings.http_port)
-        self._door.set_inheritable(True)
+        self._listener = listen(settings.host, settings.http_port)
+        self._listener.set_inheritable(True)
         for number in range(settings.workers):
             worker = FrontEndProcess(
                 *("http", f"HTTP worker {number + 1}", settings, self._counters),
                 slots=self._slots,
                 slot=self._first_slot + number,
-                door=self._door.fileno(),
+                listener=self._listener.fileno(),
             )
             self._workers.append(worker)
             worker.start()
-        return shown_url(self._door, tls=settings.tls)
+        return shown_url(self._listener, tls=settings.tls)
 
     def failed(self) -> str | None:
         return next((problem for worker in self._workers if (problem := worker.failed()) is not None), None)
 
     def drain(self, seconds: float) -> bool:
-        if self._door is not None:
-            self._door.close()
+        if self._listener is not None:
+            self._listener.close()
         return drain_together(self._workers, seconds)
 
     def stop(self) -> None:
-        if self._door is not None:
-            self._door.close()
+        if self._listener is not None:
+            self._listener.close()
         for worker in self._workers:
             worker.stop()

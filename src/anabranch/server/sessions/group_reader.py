@@ -1,4 +1,4 @@
-"""A group reader that a broker holds for a caller, whatever front end the caller uses."""
+"""A group reader that a broker holds for a caller of any front end."""
 
 from __future__ import annotations
 

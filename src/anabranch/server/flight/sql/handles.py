@@ -1,4 +1,4 @@
-"""What a client holds of a statement. The handle has all of it, so any broker of the store can go on with it."""
+"""What a client holds of a statement. The handle has all of it, so any broker of the store can continue with it."""
 
 from __future__ import annotations
 

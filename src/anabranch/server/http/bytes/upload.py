@@ -13,7 +13,7 @@ from anabranch import limits
 from anabranch.core.byte_stream import BYTES
 from anabranch.errors import AnabranchError, TooLarge
 from anabranch.server.calls import allowed_stream
-from anabranch.server.http.bytes import headers as said
+from anabranch.server.http.bytes import headers as upload_headers
 from anabranch.server.http.bytes.download import download_headers
 from anabranch.server.http.bytes.expiry import prolong
 from anabranch.server.http.bytes.state import Upload, expect, finish, load, tags_of
@@ -30,9 +30,14 @@ _EXTENSIONS = "creation,creation-with-upload,creation-defer-length,checksum,expi
 async def upload_options(call: HttpCall) -> Response:
     """The version and the extensions of tus that are served."""
     del call
-    offered = {"Tus-Version": said.TUS, "Tus-Extension": _EXTENSIONS, "Tus-Max-Size": str(limits.UPLOAD_BYTES_MAX)}
+    offered = {
+        "Tus-Version": upload_headers.TUS,
+        "Tus-Extension": _EXTENSIONS,
+        "Tus-Max-Size": str(limits.UPLOAD_BYTES_MAX),
+    }
     return Response(
-        status_code=204, headers={**offered, "Tus-Checksum-Algorithm": ",".join(said.CHECKSUMS), "Allow": _ALLOW}
+        status_code=204,
+        headers={**offered, "Tus-Checksum-Algorithm": ",".join(upload_headers.CHECKSUMS), "Allow": _ALLOW},
     )
 
 
@@ -43,9 +48,9 @@ async def create_upload(call: HttpCall) -> Response:
     """Upload a file, or start an upload. It creates a byte stream, and stores the body as its first bytes; without
     `Upload-Length` and `Upload-Defer-Length` the body is the whole file."""
     headers, front, name = call.request.headers, call.front, stream_of(call.request)
-    said.check_version(headers)
-    said.check_encoding(headers)
-    asked = said.new_upload(headers)
+    upload_headers.check_version(headers)
+    upload_headers.check_encoding(headers)
+    asked = upload_headers.new_upload(headers)
     front.guard.authorize(call.principal, "write", name, verb="create_upload")
     arguments = {"name": name, "schema": to_json(BYTES.columns), "time": BYTES.time, "tags": tags_of(asked)}
     await verb_result(call, "streams.create", arguments)
@@ -71,10 +76,14 @@ async def append_upload(call: HttpCall) -> Response:
     durable when it is answered, and also where the connection is lost. A request that was under way before can store
     nothing from then on."""
     headers, front = call.request.headers, call.front
-    said.check_version(headers)
-    said.check_encoding(headers)
-    offset, length, complete = said.upload_offset(headers), said.upload_length(headers), said.upload_complete(headers)
-    sha256 = said.sha256_of(headers)
+    upload_headers.check_version(headers)
+    upload_headers.check_encoding(headers)
+    offset, length, complete = (
+        upload_headers.upload_offset(headers),
+        upload_headers.upload_length(headers),
+        upload_headers.upload_complete(headers),
+    )
+    sha256 = upload_headers.sha256_of(headers)
     upload = await front.run(lambda: load(front, str(call.info.name)))
     _check_offset(upload, offset)
     upload = await front.run(lambda: expect(front, upload, length=length, sha256=sha256))
@@ -99,7 +108,7 @@ async def _append(call: HttpCall, upload: Upload, *, complete: bool) -> Upload:
         expires = await front.run(lambda: prolong(front.broker, upload.info.id, upload.expires))
         upload = upload._replace(expires=expires)
     left = (limits.UPLOAD_BYTES_MAX if upload.length is None else upload.length) - upload.offset
-    sent = said.content_length(call.request.headers)
+    sent = upload_headers.content_length(call.request.headers)
     if sent is not None and sent > left:
         raise TooLarge("the body of an upload", sent, left)
     if sent != 0 and not upload.complete:
@@ -114,7 +123,7 @@ async def _append(call: HttpCall, upload: Upload, *, complete: bool) -> Upload:
 
 
 async def _append_body(call: HttpCall, upload: Upload, left: int) -> Upload:
-    front, guard, checksum = call.front, call.front.guard, said.checksum_of(call.request.headers)
+    front, guard, checksum = call.front, call.front.guard, upload_headers.checksum_of(call.request.headers)
     memory = limits.UPLOAD_MEMORY_BYTES if checksum is None else limits.HTTP_BODY_BYTES_MAX
     with guard.hold(call.principal, "connections"), guard.hold(call.principal, "memory", memory):
         body = None if checksum is None else await _whole_body(call)

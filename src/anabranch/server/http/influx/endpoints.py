@@ -1,4 +1,4 @@
-"""The endpoints of InfluxDB's API, and how its clients say who calls and are told of errors."""
+"""The endpoints of InfluxDB's API, with the credentials and errors of its clients."""
 
 from __future__ import annotations
 

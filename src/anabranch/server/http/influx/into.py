@@ -27,7 +27,7 @@ def select_into(
     call: HttpCall, statement: Select, streams: ReadableStreams, default: str, now: int, forget: Callable[[str], object]
 ) -> Iterator[Rows]:
     """Write the result of the statement, and return how many points it has. The tags of GROUP BY, and those that `top` and
-    `bottom` take, are tags; all else are fields. `forget` is told the names of streams that have got columns. Raises InvalidSql."""
+    `bottom` take, are tags; all else are fields. `forget` gets the names of streams to which columns were added. Raises InvalidSql."""
     target = statement.into
     assert target is not None, "the statement has it"
     if target.policy not in (None, POLICY):
