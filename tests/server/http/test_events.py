@@ -94,6 +94,12 @@ def test_bytes_go_to_a_raw_stream_as_they_are(http: httpx.Client, store: Store) 
     assert [each["payload_base64"] for each in http.get(RAW).json()["events"]] == ["AP8=", "AP8="]
 
 
+def test_a_key_that_is_not_utf8_is_refused(http: httpx.Client) -> None:
+    headers = {"Content-Type": "application/octet-stream", "Anabranch-Key": "%FF"}
+    answer = http.post(RAW, content=b"x", headers=headers)
+    assert answer.status_code == 400 and "Anabranch-Key as percent-encoded UTF-8" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

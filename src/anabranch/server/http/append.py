@@ -113,10 +113,14 @@ def read_arrow(body: bytes) -> pa.Table:
 
 
 def raw_headers(headers: Headers, decoder: RowDecoder) -> tuple[str | None, int | None]:
-    """The key and the time of a raw event: `Anabranch-Key` (percent-encoded UTF-8) and `Anabranch-Time`."""
+    """The key and the time of a raw event: `Anabranch-Key` (percent-encoded UTF-8) and `Anabranch-Time`. Raises
+    InvalidArgument."""
     key, moment = headers.get("anabranch-key"), headers.get("anabranch-time")
-    if key is not None:
-        key = unquote(key, errors="strict") if "%" in key else key
+    if key is not None and "%" in key:
+        try:
+            key = unquote(key, errors="strict")
+        except UnicodeDecodeError as exc:
+            raise InvalidArgument(f"expected Anabranch-Key as percent-encoded UTF-8, got '{key:.100}'") from exc
     if moment is not None and moment.isascii() and moment.removeprefix("-").isdigit() and len(moment) < 20:
         return key, int(to_micros(int(moment), decoder.rules))
     return key, None if moment is None else int(to_micros(moment, decoder.rules))

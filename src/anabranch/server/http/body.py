@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
@@ -15,6 +16,7 @@ from anabranch.errors import InvalidArgument, TooLarge
 from anabranch.server.http.problem import HttpRefusal
 
 FORM: Final = "application/x-www-form-urlencoded"
+_FIELDS_MAX: Final = 1_000
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
@@ -43,6 +45,14 @@ async def read_body(
     if data and encoding in (b"gzip", b"deflate"):
         return _unpacked(data, _GZIP if encoding == b"gzip" else zlib.MAX_WBITS, bytes_max)
     return data
+
+
+def form_fields(body: bytes) -> list[tuple[str, str]]:
+    """The names and values of a form. Raises InvalidArgument."""
+    try:
+        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+    except ValueError as exc:  # also UnicodeDecodeError
+        raise InvalidArgument("the form can't be read: it is not UTF-8, or has too many fields") from exc
 
 
 def sql_text(body: bytes) -> str:

@@ -81,6 +81,13 @@ def test_bad_requests_have_one_clear_error(http: httpx.Client) -> None:
     assert http.get("/streams/iot/fork").status_code == 404
 
 
+@pytest.mark.parametrize("tag", ["durable.until", "durable.ttl"])
+def test_tags_that_hold_no_time_are_ignored(http: httpx.Client, store: Store, tag: str) -> None:
+    http.put("/streams/iot/log", headers=TEXT, content=b"one")
+    store.streams.tag("iot/log", {tag: "soon"})
+    assert http.get("/streams/iot/log").content == b"one"
+
+
 def test_json_messages_are_flattened_by_one_level(http: httpx.Client) -> None:
     http.put("/streams/iot/json", headers=JSON)
     assert http.get("/streams/iot/json").json() == []

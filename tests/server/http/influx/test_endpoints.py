@@ -97,6 +97,11 @@ def test_a_request_that_makes_no_sense_is_refused_with_the_reason(
     assert answer.status_code == 400 and expected in answer.json()["error"]
 
 
+def test_a_form_of_too_many_fields_is_refused(http: httpx.Client) -> None:
+    answer = http.post("/query", data={f"field{number}": "" for number in range(1001)})
+    assert answer.status_code == 400 and "too many fields" in answer.json()["error"]
+
+
 @pytest.mark.parametrize(
     "statement",
     [

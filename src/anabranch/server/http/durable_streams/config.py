@@ -71,16 +71,12 @@ def config_of_headers(headers: Headers) -> StreamConfig:
 
 def config_of_tags(tags: Mapping[str, str]) -> StreamConfig:
     """What the stream was created with; a raw stream that was created otherwise holds bytes."""
-    ttl = tags.get(_TTL)
-    return StreamConfig(
-        tags.get(_TYPE, DEFAULT_TYPE), None if ttl is None else int(ttl), tags.get(_EXPIRES), _CLOSED in tags
-    )
+    return StreamConfig(tags.get(_TYPE, DEFAULT_TYPE), _number(tags, _TTL), tags.get(_EXPIRES), _CLOSED in tags)
 
 
 def until_of(tags: Mapping[str, str]) -> int | None:
     """When the stream expires, in µs since 1970."""
-    text = tags.get(_UNTIL)
-    return None if text is None else int(text)
+    return _number(tags, _UNTIL)
 
 
 def wants_close(headers: Headers) -> bool:
@@ -91,6 +87,12 @@ def wants_close(headers: Headers) -> bool:
 def same_type(one: str, other: str) -> bool:
     """True if both are the same media type, whatever their parameters."""
     return _bare(one) == _bare(other)
+
+
+def _number(tags: Mapping[str, str], name: str) -> int | None:
+    """None also for what is no number: anybody who may manage the stream may change its tags."""
+    text = tags.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _bare(kind: str) -> str:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -27,7 +26,7 @@ from anabranch.query.influxql.syntax import (
     Show,
     measurement_names,
 )
-from anabranch.server.http.body import FORM, media_type, read_body
+from anabranch.server.http.body import FORM, form_fields, media_type, read_body
 from anabranch.server.http.calls import run_verb
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.influx.continuous import create_continuous, drop_continuous, show_continuous
@@ -106,11 +105,10 @@ async def _given(call: HttpCall) -> Mapping[str, str]:
     found = dict(call.request.query_params)
     if call.request.method == "POST":
         body = await read_body(call.request.receive, call.request.scope["headers"], bytes_max=4 * limits.SQL_BYTES_MAX)
-        text = _text(body)
         if media_type(call.request.headers) in ("", FORM):
-            found = {**dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100)), **found}
+            found = {**dict(form_fields(body)), **found}
         elif "q" not in found:
-            found["q"] = text
+            found["q"] = _text(body)
     return found
 
 

@@ -7,11 +7,10 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
-from urllib.parse import parse_qsl
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
-from anabranch.server.http.body import FORM, media_type, read_body
+from anabranch.server.http.body import FORM, form_fields, media_type, read_body
 from anabranch.server.http.front import HttpCall
 
 _PARTS: Final = re.compile(r"(\d+)(ms|s|m|h|d|w|y)")
@@ -70,10 +69,7 @@ async def given_parameters(call: HttpCall) -> GivenParameters:
         kind = media_type(call.request.headers)
         if kind not in ("", FORM) and body:
             raise InvalidArgument(f"expected a form ({FORM}), got {kind:.80}")
-        try:
-            pairs = [*parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1000), *pairs]
-        except ValueError as exc:
-            raise InvalidArgument("the form can't be read") from exc
+        pairs = [*form_fields(body), *pairs]
     return GivenParameters(tuple(pairs))
 
 
