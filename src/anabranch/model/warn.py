@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
 
-__all__ = ["Warned", "are_passed_on", "warn_caller", "warnings_to"]
+__all__ = ["Warned", "are_passed_on", "issue_here", "warn_caller", "warnings_to"]
 
 Warned: TypeAlias = Callable[[Warning], object]
 
@@ -18,15 +18,16 @@ _warned: ContextVar[Warned] = ContextVar("anabranch_warned")
 
 def warn_caller(warning: Warning) -> None:
     """Issue a warning, attributed to the nearest caller outside this package; within `warnings_to` pass it on instead."""
-    _warned.get(_issue)(warning)
+    _warned.get(issue_here)(warning)
 
 
 def are_passed_on() -> bool:
     """True within `warnings_to`."""
-    return _warned.get(_issue) is not _issue
+    return _warned.get(issue_here) is not issue_here
 
 
-def _issue(warning: Warning) -> None:
+def issue_here(warning: Warning) -> None:
+    """Issue a warning in this process; for `warnings_to` where nobody else gets it."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("anabranch."):
         frame, level = frame.f_back, level + 1

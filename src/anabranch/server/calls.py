@@ -23,7 +23,7 @@ from anabranch.errors import (
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import StreamInfo
-from anabranch.model.warn import Warned, warn_caller, warnings_to
+from anabranch.model.warn import Warned, issue_here, warnings_to
 from anabranch.security.guard import Guard, Operation, Principal
 from anabranch.store.facade import Store
 from anabranch.streams.arguments import StreamKey, stream_key
@@ -56,12 +56,12 @@ def run(
     *,
     progress: ProgressCallback = no_progress,
     started: Callable[[Any], object] | None = None,
-    warned: Warned = warn_caller,
+    warned: Warned = issue_here,
     admit: bool = True,
 ) -> Any:
     """Authorize the call, do it, record it, and return its result as a value that `wire.values.to_json` takes; for a
     streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name. `warned` gets the
-    warnings that it issues before it returns. Without `admit` the caller has counted the call.
+    warnings that it issues before it returns; by default they are issued in this process. Without `admit` the caller has counted the call.
 
     Raises InvalidArgument, PermissionDenied, RateLimited, and what the verb raises."""
     found = find_verb(verb)

@@ -18,7 +18,7 @@ from anabranch.catalog.joined import JoinedCatalog
 from anabranch.catalog.port import Writing
 from anabranch.errors import AnabranchError, Closed, TooLarge
 from anabranch.model.ids import Micros
-from anabranch.model.warn import Warned, warn_caller
+from anabranch.model.warn import Warned, issue_here
 from anabranch.security.guard import Guard, Principal
 from anabranch.server import calls
 from anabranch.server.broker import Broker
@@ -35,7 +35,7 @@ SUMMARY: Final = "Call several verbs one after another; arguments may refer to e
 
 
 def run_steps(
-    broker: Broker, principal: Principal, arguments: Any, queries: CallersQueries, *, warned: Warned = warn_caller
+    broker: Broker, principal: Principal, arguments: Any, queries: CallersQueries, *, warned: Warned = issue_here
 ) -> list[Any]:
     """The results of the steps of a run, as values that `wire.values.to_json` takes; of a streaming verb a list of its
     items, of a query, which `queries` runs, one of its rows. `arguments` are JSON; see `wire.steps`. The caller has counted

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
@@ -23,7 +24,7 @@ class AccessLog:
     def __init__(self, out: BinaryIO | None = None) -> None:
         self._out = sys.stderr.buffer if out is None else out
         self._lock = threading.Lock()
-        self._lines: list[dict[str, Any]] = []
+        self._lines: deque[dict[str, Any]] = deque()  # `note` may be called while `flush` takes lines
         self._dropped = 0
 
     def note(self, **fields: Any) -> None:
@@ -36,7 +37,7 @@ class AccessLog:
     def flush(self) -> None:
         """Write the noted lines; waits if the reader is slow. Errors are ignored: then the log has no reader any more."""
         with self._lock:
-            lines, self._lines = self._lines, []
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
             if self._dropped:
                 lines.append({"at": datetime.now(UTC), "dropped": self._dropped})
                 self._dropped = 0

@@ -24,7 +24,7 @@ from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.front import HttpCall, HttpFront
 from anabranch.server.http.names import stream_of
 from anabranch.server.http.openapi import openapi
-from anabranch.server.http.problem import HttpRefusal, problem_response
+from anabranch.server.http.problem import HttpRefusal, draining, problem_response
 from anabranch.server.http.table import ENDPOINTS
 
 _NOBODY: Final = Principal("anonymous")
@@ -59,7 +59,7 @@ class HttpApp:
             check_origin(request.headers, self._origins)
         front = self.front
         if front is None or front.draining:
-            raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
+            raise draining()
         if endpoint.public:
             return HttpCall(front, request, _NOBODY)
         check_host(request.headers, self._hosts)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from starlette.responses import Response, StreamingResponse
 
 from anabranch.errors import InvalidArgument
-from anabranch.model.warn import Warned, warn_caller
+from anabranch.model.warn import Warned, issue_here
 from anabranch.server.calls import run
 from anabranch.server.http.body import read_body
 from anabranch.server.http.front import HttpCall
@@ -50,7 +50,7 @@ async def answer_of(call: HttpCall, name: str, arguments: Mapping[str, Any], *, 
     return _answer("result", result, issued, status)
 
 
-async def verb_result(call: HttpCall, name: str, arguments: Mapping[str, Any], *, warned: Warned = warn_caller) -> Any:
+async def verb_result(call: HttpCall, name: str, arguments: Mapping[str, Any], *, warned: Warned = issue_here) -> Any:
     """Call a verb. An `Idempotency-Key` is its request id: a repeated call changes nothing and returns the first result.
     Raises InvalidArgument for a key of a verb that takes none, and what the verb raises."""
     given = with_request(VERBS[name], arguments, call.request.headers.get("idempotency-key"))

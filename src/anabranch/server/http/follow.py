@@ -11,11 +11,11 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, Closed
 from anabranch.server.events.arrow_encoder import END
 from anabranch.server.http.delivery import Delivery, begin, follow_request
 from anabranch.server.http.front import HttpCall
-from anabranch.server.http.problem import problem_response
+from anabranch.server.http.problem import draining, problem_response
 from anabranch.server.http.read import TYPES, follows, read
 
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
@@ -56,7 +56,7 @@ class FollowResponse(Response):
             try:
                 await self._delivery.ready()
             except AnabranchError as exc:
-                await problem_response(exc)(scope, receive, send)
+                await problem_response(draining() if isinstance(exc, Closed) else exc)(scope, receive, send)
                 return
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": b"", "more_body": True})

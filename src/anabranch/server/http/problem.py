@@ -52,6 +52,11 @@ def problem_response(error: BaseException) -> Response:
     return Response(msgspec.json.encode(problem), problem["status"], headers, PROBLEM)
 
 
+def draining() -> HttpRefusal:
+    """The broker is about to end: the caller continues on another one."""
+    return HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
+
+
 def with_body(response: Response, value: object, status: int | None = None) -> Response:
     """The answer to a request that failed, with another body, in JSON, and perhaps another status."""
     headers = {name: each for name, each in response.headers.items() if name not in ("content-type", "content-length")}

@@ -248,6 +248,11 @@ def test_a_query_shows_how_far_it_is(http: httpx.Client, store: Store) -> None:
     assert http.get(f"{MEANS}/progress").json() == {"state": "running", "statements": [statement]}
 
 
+def test_a_query_that_starts_at_a_time_without_a_zone_is_deployed(http: httpx.Client) -> None:
+    answer = http.put(MEANS, content=SQL, params={"from": "2026-01-01"})
+    assert answer.status_code == 201, answer.text
+
+
 def test_a_query_whose_watermark_is_beyond_the_year_9999_is_shown(http: httpx.Client, store: Store) -> None:
     http.put(MEANS, content=SQL)
     hosted = Hosted(store, "means")

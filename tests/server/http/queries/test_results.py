@@ -234,6 +234,20 @@ def test_who_waits_gets_signs_of_life_and_one_problem_once_the_query_fails(
         assert refused.status_code == 409 and refused.json()["detail"] == problem["detail"]
 
 
+def test_who_waits_in_arrow_is_sent_elsewhere_once_the_broker_drains(
+    served: Serving, hosted: Hosted, followers: list[str]
+) -> None:
+    hosted.report("starting")
+    with ThreadPoolExecutor(1) as threads:
+        following = threads.submit(
+            httpx.get, f"{served.url}{RESULTS}", params={"follow": "", "format": "arrow"}, timeout=60
+        )
+        until(lambda: followers == ["followers"])
+        served.broker.drain.start()
+        refused = following.result(60)
+    assert (refused.status_code, refused.json()["code"]) == (503, "draining")
+
+
 def test_what_can_not_be_meant_is_refused(http: httpx.Client, store: Store, running: Hosted) -> None:
     assert http.get("/v1/queries/none/results").json()["code"] == "query_not_found"
     assert http.get(f"{RESULTS}/nothing").json()["detail"] == "query 'means' has no result 'nothing'; it has: out/means"

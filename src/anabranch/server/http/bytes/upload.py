@@ -20,7 +20,7 @@ from anabranch.server.http.bytes.state import Upload, expect, finish, load, tags
 from anabranch.server.http.calls import verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.names import stream_of
-from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.http.problem import HttpRefusal, draining
 from anabranch.wire.values import to_json
 from anabranch.writing.byte_writer import ByteWriter
 
@@ -152,7 +152,7 @@ async def _store_body(call: HttpCall, writer: ByteWriter, *, bytes_max: int) -> 
     try:
         async for piece in call.request.stream():
             if call.front.draining:
-                raise HttpRefusal(503, "draining", "the broker is stopping", Retry_After="1", Connection="close")
+                raise draining()
             call.front.guard.admit(call.principal, calls=0, bytes_=len(piece))
             taken += len(piece)
             part += piece[: len(piece) - max(0, taken - bytes_max)]
