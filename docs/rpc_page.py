@@ -19,6 +19,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, NewType, Union, get_args, get_origin
 
 from anabranch.model.names import StreamName
+from anabranch.reading.bounds import Place
 from anabranch.wire.hints import hints_of
 from anabranch.wire.verbs import VERBS, StoreVerb
 from anabranch.wire.verbs.needs import Need
@@ -32,17 +33,17 @@ of verbs when the site is built.
 """
 _VERBS: Final = """## Verbs
 
-What the store can do but events. A verb is called by its name and a JSON object of arguments, and answers with JSON: by
-gRPC with `Call`, by Flight with the action of the verb's name, over HTTP with a POST to `/v1/call/VERB`. A method of
-`anabranch.Store` has the name of its verb, and [its documentation](api.md) says what it does. The verb `run` (POST `/v1/run`) makes
-[several calls in one](../how-to/curl.md#several-calls-in-one).
+Everything that the store can do except writing and reading events. A verb is called by its name and a JSON object of
+arguments, and answers with JSON: by gRPC with `Call`, by Flight with the action of the verb's name, over HTTP with a POST
+to `/v1/call/VERB`. A verb has the name of its method in `anabranch.Store`, and [its documentation](api.md) says what it
+does. The verb `run` (POST `/v1/run`) makes [several calls in one](../how-to/curl.md#several-calls-in-one).
 
-- **Right**: the operations that the caller needs, see [access](access.md). *listed*: anybody who is known may call it,
-  and is shown what he may read.
+- **Right**: the operations that the caller needs, see [access](access.md). *listed*: every caller with an identity may
+  call it, and sees only what they may read.
 - **Idempotent**: whether a call may be sent again when its answer was lost. *request*: if it has a `request`, a text of
   the caller's choice, and is sent again with the same one.
 - **Arguments**: those with a default may be left out. A value beyond JSON is an object with its type as `$type`; names,
-  cuts, pointers and times may also be text.
+  cuts, pointers and times may also be text. A *place* is `head`, `tail`, a stream cut, an event pointer or a time.
 """
 _CALLBACKS: Final = ("progress", "started")  # what they are told comes as messages before the answer
 _TYPES: Final[Mapping[Any, str]] = {
@@ -57,6 +58,7 @@ _TYPES: Final[Mapping[Any, str]] = {
     object: "any",
     datetime: "time",
 }
+_PLACES: Final = frozenset(get_args(Place))
 _FIELD: Final = re.compile(r"(?:(optional|repeated) )?(map<[^>]+>|[\w.]+) (\w+) = (\d+)[^;]*;")
 _VALUE: Final = re.compile(r"(\w+) = (\d+);")
 _RPC: Final = re.compile(r"rpc (\w+)\((stream )?(\w+)\) returns \((stream )?(\w+)\);")
@@ -168,9 +170,9 @@ def rights(verb: StoreVerb) -> str:
         what, value = _GIVEN.get(name, ("", False if each.default is True else _Named(name)))
         more = _said(verb, {**given, name: value})
         if more != base:
-            added = [one for one in more if one not in base]
+            added = "; ".join(one for one in more if one not in base) or f"only {'; '.join(more)}"
             shown = f"`{name}` = false" if each.default is True else f"`{name}`{what}"
-            parts.append(f"with {shown}: {'; '.join(added)}")
+            parts.append(f"with {shown}: {added}")
     return "<br>".join(parts)
 
 
@@ -203,10 +205,9 @@ def idempotent(verb: StoreVerb) -> str:
 
 
 def _verb_row(verb: StoreVerb) -> str:
-    hints = hints_of(verb.function)
     sent = (each for each in verb.parameters.values() if each.name not in _CALLBACKS)
-    arguments = "<br>".join(_argument(each, hints.get(each.name, each.annotation)) for each in sent)
-    result = _type(hints.get("return", inspect.signature(verb.function).return_annotation))
+    arguments = "<br>".join(_argument(each, verb.hints.get(each.name, each.annotation)) for each in sent)
+    result = _type(hints_of(verb.function).get("return", inspect.signature(verb.function).return_annotation))
     return f"| `{verb.name}` | {arguments} | {result} | {rights(verb)} | {idempotent(verb)} |"
 
 
@@ -230,7 +231,9 @@ def _type(hint: Any) -> str:
         return _plain(hint) if isinstance(hint, str) else _TYPES[hint]
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(map(_type, args)))
+        kinds = [each for each in args if each not in _PLACES]
+        places = ["place"] if set(args) >= _PLACES else [_type(each) for each in args if each in _PLACES]
+        return " or ".join(dict.fromkeys([*places, *map(_type, kinds)]))
     if origin is Literal:
         return " or ".join(f"`{json.dumps(each)}`" for each in args)
     if origin is None:
@@ -241,7 +244,8 @@ def _type(hint: Any) -> str:
     if origin is tuple and Ellipsis not in args:
         return f"[{', '.join(map(_type, args))}]".replace("[", "\\[")
     if issubclass(origin, Mapping):
-        return f"object of {_type(args[1])}"
+        inner = _type(args[1])
+        return f"object of ({inner})" if " or " in inner else f"object of {inner}"
     if issubclass(origin, Iterator):
         return f"{inner}, one by one"
     return f"list of {inner}" if issubclass(origin, Iterable) else f"`{origin.__name__}`"

@@ -59,6 +59,7 @@ def test_every_verb_is_on_the_page_with_what_it_needs(page: str) -> None:
         for argument in verb.parameters:
             assert argument in ("progress", "started") or f"`{argument}`: " in arguments, name
         assert result and right != "none", name
+        assert "\\|" not in arguments, f"{name}: a type is shown as Python has it"
         assert idempotent.startswith("no") != verb.repeatable, name
 
 
@@ -70,6 +71,7 @@ def test_every_verb_is_on_the_page_with_what_it_needs(page: str) -> None:
         ("streams.list", "*listed*"),
         ("backup", "`admin` of the store; `place` below `allowed_places`"),
         ("jobs.get", "`read` of the target of `job`"),
+        ("revisioned.open", "`create` of `name`; `read` of `name`<br>with `create` = false: only `read` of `name`"),
     ],
 )
 def test_rights_are_those_of_the_table(verb: str, right: str) -> None:
