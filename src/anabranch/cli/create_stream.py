@@ -16,10 +16,10 @@ from anabranch.cli.options import (
     TAG_OPTION,
     TIME_OPTION,
     open_catalog,
-    parse_tags,
 )
 from anabranch.cli.output import counted
 from anabranch.cli.retain import policy_from_options
+from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def create(
             key=key,
             time=time,
             scaling=by_rate or segments or 1,
-            tags=parse_tags(tag),
+            tags=parse_pairs(tag, "a tag"),
             retention=policy_from_options(retain_for, retain_bytes, groups=retain_group or ()),
             checks=parse_checks(check) or None,
             exist_ok=exist_ok,

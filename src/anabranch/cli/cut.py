@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
@@ -15,8 +16,7 @@ from anabranch.model.misplaced import MisplacedEventsWarning
 
 if TYPE_CHECKING:
     from anabranch.model.cut import StreamCut
-    from anabranch.model.ids import Micros
-    from anabranch.model.time_kind import TimeKind
+    from anabranch.model.segment_range import SegmentRange
     from anabranch.store import Store
 
 
@@ -48,39 +48,35 @@ def cut(
       anabranch cut iot/sensors --events 1000
       anabranch cut iot/sensors --after -1d --bytes 1GB
     """
+    from anabranch.cli.stream_places import parse_place, resolve
+    from anabranch.model.times import to_micros
+
     if (events is None) == (size is None) and (events is not None or at is None):
         raise InvalidArgument("pass exactly one of --at, --events and --bytes")
     if at is not None and (after is not None or events is not None or size is not None):
         raise InvalidArgument("--at names the position itself: omit --after, --events and --bytes")
+    kind = time_kind(by)
     with open_store() as opened:
-        found = place(opened, stream, at or after or "head", time_kind(by))
+        place = parse_place(at or after or "head", now=opened.runtime.clock.now())
+        found = resolve(opened, stream, place, by=kind)
         if at is None:
             found = advance_cut(opened, stream, found, events, size, at_most=at_most)
-        result = {
-            "cut": str(found),
-            "events_before": opened.cuts.distance(stream, end=found).events,
-            "events_behind": opened.cuts.distance(stream, found).events,
-        }
+        before = opened.cuts.distance(stream, end=found).events
+        behind = opened.cuts.distance(stream, found).events
         wrong = None
-        time = time_of(opened, at, by)
-        if time is not None:
-            wrong = opened.streams.misplaced(stream, time, by="event", cut=found)
-            result |= {"late_before": wrong.before_cut, "early_behind": wrong.after_cut}
+        if at is not None and kind == "event" and isinstance(place, datetime | int):
+            wrong = opened.streams.misplaced(stream, to_micros(place), by="event", cut=found)
     if as_json:
-        print_json(result)
+        misplaced = {} if wrong is None else {"late_before": wrong.before_cut, "early_behind": wrong.after_cut}
+        print_json({"cut": str(found), "events_before": before, "events_behind": behind, **misplaced})
     else:
-        put_line(result["cut"])
-        print_note(
-            f"{counted(int(str(result['events_before'])), 'event')} before it, {result['events_behind']:,} after it"
-        )
+        put_line(found)
+        print_note(f"{counted(before, 'event')} before it, {behind:,} after it")
         if wrong:
             print_note(f"warning: {MisplacedEventsWarning(stream, wrong)}")
 
 
-def distance(
-    stream: RangeOptions,
-    as_json: bool = JSON_OPTION,
-) -> None:
+def distance(stream: RangeOptions, as_json: bool = JSON_OPTION) -> None:
     """Count the events and bytes between two places of a stream, in total and by segment.
 
     Reads no events, whatever the distance. Bytes are logical: the size of the events when they were appended; a place
@@ -98,36 +94,30 @@ def distance(
         assert not isinstance(parsed.start, str)
         assert not isinstance(parsed.end, str)
         between = opened.cuts.between(str(parsed.stream), parsed.start, parsed.end)
-    ranges = [
-        {"segment": str(each.segment), "from": each.start, "to": each.stop, "events": each.events, "bytes": each.bytes}
-        for each in between.ranges
-    ]
     if as_json:
         result = {"events": between.events, "bytes": between.bytes, "from": str(between.start), "to": str(between.end)}
-        print_json({**result, "ranges": ranges})
+        print_json({**result, "ranges": [range_json(each) for each in between.ranges]})
         return
     put_line(f"{counted(between.events, 'event')}, {size_text(between.bytes)}")
-    if ranges:
-        rows = [(r["segment"], r["from"], r["to"], r["events"], size_text(int(str(r["bytes"])))) for r in ranges]
+    print_ranges(between.ranges)
+
+
+def range_json(part: SegmentRange) -> dict[str, Any]:
+    """A range of a segment as JSON."""
+    return {
+        "segment": str(part.segment),
+        "from": part.start,
+        "to": part.stop,
+        "events": part.events,
+        "bytes": part.bytes,
+    }
+
+
+def print_ranges(parts: Sequence[SegmentRange]) -> None:
+    """Prints ranges of segments as columns, if there are any."""
+    if parts:
+        rows = [(str(each.segment), each.start, each.stop, each.events, size_text(each.bytes)) for each in parts]
         print_columns(("SEGMENT", "FROM", "TO", "EVENTS", "BYTES"), rows, indent="  ")
-
-
-def place(opened: Store, stream: str, text: str, by: TimeKind = "append") -> StreamCut:
-    """Returns the cut at a place. Raises the same errors as a reader that starts there."""
-    from anabranch.cli.stream_places import parse_place, resolve
-
-    return resolve(opened, stream, parse_place(text, now=opened.runtime.clock.now()), by=by)
-
-
-def time_of(opened: Store, at: str | None, by: str) -> Micros | None:
-    """Returns the event time that `--at` names; None if it names another kind of place."""
-    from anabranch.cli.stream_places import parse_place
-    from anabranch.model.times import to_micros
-
-    if at is None or time_kind(by) != "event":
-        return None
-    found = parse_place(at, now=opened.runtime.clock.now())
-    return to_micros(found) if isinstance(found, datetime | int) else None
 
 
 def advance_cut(

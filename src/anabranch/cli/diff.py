@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cli.cut import print_ranges, range_json
 from anabranch.cli.declare import argument
 from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_catalog
-from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
+from anabranch.cli.output import counted, iso_time, print_json, print_note, put_line
 from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
     from anabranch.model.origin import Origin, OriginPart
-    from anabranch.model.segment_range import Distance, SegmentRange
+    from anabranch.model.segment_range import Distance
     from anabranch.streams.lineage.api import Diff
 
 
@@ -41,9 +42,7 @@ def diff(
         (other, found.only_second, found.only_second_distance),
     ):
         put_line(f"{_amount(part)} only in {name}")
-        if only:
-            rows = [(str(each.segment), each.start, each.stop, each.events, size_text(each.bytes)) for each in only]
-            print_columns(("SEGMENT", "FROM", "TO", "EVENTS", "BYTES"), rows, indent="  ")
+        print_ranges(only)
     print_note(f"alike from their heads up to {found.alike[0]} and {found.alike[1]}")
 
 
@@ -105,20 +104,16 @@ def _diff_to_json(found: Diff) -> dict[str, Any]:
         "shared": {
             **found.shared_distance._asdict(),
             "ranges": [
-                {**_range(part), "other_segment": str(other), "other_from": start}
+                {**range_json(part), "other_segment": str(other), "other_from": start}
                 for part, other, start in found.shared
             ],
         },
-        "only_first": {**found.only_first_distance._asdict(), "ranges": [_range(part) for part in found.only_first]},
-        "only_second": {**found.only_second_distance._asdict(), "ranges": [_range(part) for part in found.only_second]},
-    }
-
-
-def _range(part: SegmentRange) -> dict[str, Any]:
-    return {
-        "segment": str(part.segment),
-        "from": part.start,
-        "to": part.stop,
-        "events": part.events,
-        "bytes": part.bytes,
+        "only_first": {
+            **found.only_first_distance._asdict(),
+            "ranges": [range_json(part) for part in found.only_first],
+        },
+        "only_second": {
+            **found.only_second_distance._asdict(),
+            "ranges": [range_json(part) for part in found.only_second],
+        },
     }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from anabranch.cli.options import JSON_OPTION
-from anabranch.cli.output import print_json
+from anabranch.cli.output import print_json, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import RangeOptions
 
@@ -35,4 +33,4 @@ def digest(
         ]
         print_json({"digest": found.value, "events": found.events, "segments": segments})
     else:
-        typer.echo(found.value)
+        put_line(found.value)

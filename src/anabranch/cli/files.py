@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from anabranch.cli.declare import flag
 from anabranch.cli.options import JSON_OPTION
-from anabranch.cli.output import counted, print_columns, print_json, print_note
+from anabranch.cli.output import counted, print_columns, print_json, print_note, put_text
 from anabranch.cli.ranges import RangeOptions
 from anabranch.errors import InvalidArgument
 
@@ -42,7 +40,7 @@ def files(
             f"{counted(found.missing, 'event')} {have} not been compacted and are in no Parquet file: anabranch compact --force"
         )
     if sql:
-        typer.echo(found.duckdb_sql())
+        put_text(found.duckdb_sql())
     elif as_json:
         listed = [
             {"path": file.path, "columns": file.columns.names, "rows": [_rows(rows) for rows in file.rows]}

@@ -18,11 +18,11 @@ from anabranch.cli.options import (
     TIME_OPTION,
     invocation,
     open_catalog,
-    parse_tags,
     store_path,
 )
 from anabranch.cli.output import print_note, print_result
 from anabranch.cli.verbs import BLOBS_VARIABLE, HISTORY_VARIABLE, KEYS_VARIABLE, STORE_VARIABLE, TIME_ZONE_VARIABLE
+from anabranch.core.pairs import parse_pairs
 from anabranch.errors import StreamNotFound, StreamRenamed
 from anabranch.runtime.folders import expand_home
 
@@ -67,7 +67,13 @@ def hold(
     with open_catalog() as names:
         try:
             with _create_or_hold(
-                names.ephemeral, stream, schema=columns, key=key, time=time, scaling=segments, tags=parse_tags(tag)
+                names.ephemeral,
+                stream,
+                schema=columns,
+                key=key,
+                time=time,
+                scaling=segments,
+                tags=parse_pairs(tag, "a tag"),
             ):
                 code = _run(command, stream) if command else _wait(names.runtime, stream)
         finally:

@@ -14,7 +14,6 @@ from typer.core import TyperOption
 from anabranch.cli.declare import argument, flag, opens_store, option
 from anabranch.cli.formats import Format
 from anabranch.cli.verbs import DEFAULT_STORE, ROOT_OPTIONS, STORE_VARIABLE
-from anabranch.core.pairs import parse_pairs
 from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
@@ -171,11 +170,6 @@ def open_catalog(*, create: bool = False) -> Iterator[CatalogStore]:
     store.changes.retry_uncertain = True  # no caller repeats the request
     with store:
         yield store
-
-
-def parse_tags(texts: list[str] | None) -> dict[str, str]:
-    """Parses `name=value` texts as tags. Raises InvalidArgument."""
-    return parse_pairs(texts, "a tag")
 
 
 def split_list(text: str | None) -> list[str] | None:

@@ -14,12 +14,12 @@ from anabranch.cli.options import (
     WITH_TAG_OPTION,
     open_catalog,
     open_store,
-    parse_tags,
     store_path,
 )
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.target_store import WINDOW_OPTION, TargetStoreOptions, finish
+from anabranch.core.pairs import parse_pairs
 from anabranch.errors import PipelineRunning
 from anabranch.remote.address import is_broker
 
@@ -47,7 +47,7 @@ def create(
       anabranch scope create iot
       anabranch scope create iot --tag owner=plant-7
     """
-    tags = parse_tags(tag)
+    tags = parse_pairs(tag, "a tag")
     with open_catalog(create=True) as names:
         scope = names.scopes.create(name, tags=tags, exist_ok=exist_ok)
     print_result(as_json, _described(scope), f"scope '{name}' exists" if exist_ok else f"created scope '{name}'")

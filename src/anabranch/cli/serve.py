@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ from anabranch.cli.declare import flag, option
 from anabranch.cli.interrupts import interrupts
 from anabranch.cli.options import JSON_OPTION, invocation
 from anabranch.cli.output import print_note, put_json, put_line, put_text
+from anabranch.core.pairs import parse_pairs
 from anabranch.core.redact import redacted, shown_address
-from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 
 if TYPE_CHECKING:
@@ -30,22 +31,30 @@ _FAILED = 2
 _ALL_INTERFACES = re.compile(r"//(0\.0\.0\.0|\[::\]):")
 
 
-def serve(
-    context: typer.Context,
-    config: Path | None = option("--config", "FILE", "Settings as TOML. Default: ANABRANCH_SERVER_CONFIG."),
-    host: str | None = option("--host", "HOST", "The interface to listen on. Default: 127.0.0.1."),
-    flight_port: int | None = option("--flight-port", "PORT", "The port of flight; 0 takes a free one."),
-    http_port: int | None = option("--http-port", "PORT", "The port of http; 0 takes a free one."),
-    grpc_port: int | None = option("--grpc-port", "PORT", "The port of grpc; 0 takes a free one."),
-    workers: int | None = option("--workers", "N", "Processes that serve HTTP on one socket."),
-    auth: str | None = option("--auth", "KIND", "Authentication: tokens, or off. Default: off on loopback."),
-    tls_certificate: Path | None = option("--tls-certificate", "FILE", "The certificate chain, in PEM."),
-    tls_key: Path | None = option("--tls-key", "FILE", "Its private key, in PEM."),
-    dev_tls: bool | None = flag("--dev-tls", "Make a certificate for this start.", default=None),
-    insecure: bool | None = flag("--insecure", "Serve other machines without TLS or authentication.", default=None),
+@dataclass(frozen=True)
+class ServeOptions:
+    """The settings of a broker that have an option of their own."""
+
+    host: str | None = option("--host", "HOST", "The interface to listen on. Default: 127.0.0.1.")
+    flight_port: int | None = option("--flight-port", "PORT", "The port of flight; 0 takes a free one.")
+    http_port: int | None = option("--http-port", "PORT", "The port of http; 0 takes a free one.")
+    grpc_port: int | None = option("--grpc-port", "PORT", "The port of grpc; 0 takes a free one.")
+    workers: int | None = option("--workers", "N", "Processes that serve HTTP on one socket.")
+    auth: str | None = option("--auth", "KIND", "Authentication: tokens, or off. Default: off on loopback.")
+    tls_certificate: Path | None = option("--tls-certificate", "FILE", "The certificate chain, in PEM.")
+    tls_key: Path | None = option("--tls-key", "FILE", "Its private key, in PEM.")
+    dev_tls: bool | None = flag("--dev-tls", "Make a certificate for this start.", default=None)
+    insecure: bool | None = flag("--insecure", "Serve other machines without TLS or authentication.", default=None)
     queries: bool | None = flag(
         "--queries", "Run deployed queries too, as `anabranch queries serve` does.", default=None
-    ),
+    )
+
+
+def serve(
+    context: typer.Context,
+    *,
+    config: Path | None = option("--config", "FILE", "Settings as TOML. Default: ANABRANCH_SERVER_CONFIG."),
+    options: ServeOptions,
     sets: list[str] | None = option(
         "--set", "NAME=VALUE", "Any other setting, as in the file; may be given several times."
     ),
@@ -72,21 +81,9 @@ def serve(
 
       curl -N 'localhost:7411/v1/streams/iot/sensors/events?follow'
     """
-    flags: dict[str, Any] = {
-        "host": host,
-        "flight_port": flight_port,
-        "http_port": http_port,
-        "grpc_port": grpc_port,
-        "workers": workers,
-        "auth": auth,
-        "tls_certificate": tls_certificate,
-        "tls_key": tls_key,
-        "dev_tls": dev_tls,
-        "insecure": insecure,
-        "queries": queries,
-    }
-    given = {name: value for name, value in flags.items() if value is not None}
-    loaded = _load({**_shared(context), **_pairs(sets or ()), **given}, config)
+    chosen = {name: value for name, value in asdict(options).items() if value is not None}
+    more = {name.strip().replace("-", "_"): value for name, value in parse_pairs(sets, "a setting").items()}
+    loaded = _load({**_shared(context), **more, **chosen}, config)
     if print_config:
         put_text(loaded.as_toml(), end="")
         return
@@ -109,16 +106,6 @@ def _is_given(context: typer.Context, name: str) -> bool:
     """True for an option that stands before or behind the verb."""
     sources = (each.get_parameter_source(name) for each in (context, context.find_root()))
     return any(source is not None and source.name == "COMMANDLINE" for source in sources)
-
-
-def _pairs(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise InvalidArgument(f"'{text}' is not a setting: expected --set name=value")
-        found[name.strip().replace("-", "_")] = value
-    return found
 
 
 def _run(settings: ServerSettings, *, as_json: bool) -> None:

@@ -186,15 +186,17 @@ def truncate(
       anabranch stream truncate iot/sensors --bytes 10GB --yes
       anabranch stream truncate iot/sensors --consumed --at -1h
     """
-    from anabranch.cli.cut import advance_cut, place
+    from anabranch.cli.cut import advance_cut
     from anabranch.cli.show import print_change
+    from anabranch.cli.stream_places import parse_place, resolve
 
     if consumed and at is None and events is None and size is None:
         at = "tail"
     if sum(each is not None for each in (at, events, size)) != 1:
         raise InvalidArgument("pass exactly one of --at, --events, --bytes and --consumed")
     with open_store() as opened:
-        cut = place(opened, stream, at or "head", time_kind(by))
+        place = parse_place(at or "head", now=opened.runtime.clock.now())
+        cut = resolve(opened, stream, place, by=time_kind(by))
         if at is None:
             cut = advance_cut(opened, stream, cut, events, size, at_most=True)
         gone = opened.cuts.distance(stream, end=cut).events

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
 from anabranch import limits
 from anabranch.cli.declare import argument, option, without_store
 from anabranch.cli.input_files import read_sql
+from anabranch.cli.output import put_text
 from anabranch.errors import InvalidArgument
 
 _DIALECTS: Final = "The SQL is of: flink, ksqldb, azure, risingwave, materialize, snowflake, bigquery or trino."
@@ -46,4 +46,4 @@ def translate(
     if to not in (None, "query", "pipeline"):
         raise InvalidArgument(f"expected --to query or --to pipeline, got '{to}'")
     text = read_sql(sql, file, what="the statements", bytes_max=limits.SQL_BYTES_MAX)
-    sys.stdout.write(translated(text, dialect, to, DialectOptions(scope, time)))  # type: ignore[arg-type]
+    put_text(translated(text, dialect, to, DialectOptions(scope, time)), end="")  # type: ignore[arg-type]

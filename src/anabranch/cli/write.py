@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -9,7 +10,7 @@ import typer
 
 from anabranch.cli.declare import argument, flag, option
 from anabranch.cli.formats import FileFormat, TimeUnit
-from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, TRUNCATE_TIMES_OPTION, invocation, time_rules
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, TRUNCATE_TIMES_OPTION, invocation
 from anabranch.cli.output import counted, print_json, print_note
 
 if TYPE_CHECKING:
@@ -19,33 +20,36 @@ if TYPE_CHECKING:
 _RATED_EVENTS_MIN: Final = 10_000
 
 
-def write(
-    stream: str = STREAM_ARGUMENT,
-    file: str = argument("[FILE]", "A file; - or nothing is stdin.", default="-"),
+@dataclass(frozen=True)
+class InputOptions:
+    """What is written, how it is read, and what becomes of bad rows."""
+
+    file: str = argument("[FILE]", "A file; - or nothing is stdin.", default="-")
     form: FileFormat | None = option(
         "--format", None, "The file's format; default: by its ending, else what fits the stream."
-    ),
-    create: bool = flag("--create", "Create the stream, and the store, if they do not exist, with the columns found."),
-    key: str | None = option("--key", "COLUMN", "For a new stream: the routing key."),
-    time: str | None = option("--time", "COLUMN", "For a new stream: the event time."),
-    schema: str | None = option("--schema", "TEXT", "For a new stream: its columns, as in stream create."),
-    segments: int = option("--segments", "N", "For a new stream: its segments.", default=1),
+    )
+    create: bool = flag("--create", "Create the stream, and the store, if they do not exist, with the columns found.")
+    key: str | None = option("--key", "COLUMN", "For a new stream: the routing key.")
+    time: str | None = option("--time", "COLUMN", "For a new stream: the event time.")
+    schema: str | None = option("--schema", "TEXT", "For a new stream: its columns, as in stream create.")
+    segments: int = option("--segments", "N", "For a new stream: its segments.", default=1)
     time_unit: TimeUnit | None = option(
         "--time-unit", None, "The unit of times given as numbers (since 1970); default: µs, if plausible."
-    ),
-    time_format: str | None = option("--time-format", "FORMAT", "The format of the event time: '%d.%m.%Y %H:%M'."),
-    truncate_times: bool = TRUNCATE_TIMES_OPTION,
+    )
+    time_format: str | None = option("--time-format", "FORMAT", "The format of the event time: '%d.%m.%Y %H:%M'.")
+    truncate_times: bool = TRUNCATE_TIMES_OPTION
     delimiter: str | None = option(
         "--delimiter", "C", "The delimiter of CSV fields; default: a comma, in .tsv files a tab (\\t)."
-    ),
-    add_columns: bool = flag("--add-columns", "Add columns to the stream that only the input has."),
+    )
+    add_columns: bool = flag("--add-columns", "Add columns to the stream that only the input has.")
     reject_file: Path | None = option(
         "--reject-file", "FILE", "Record bad rows in this new file, and write all others."
-    ),
-    skip_errors: int | None = option("--skip-errors", "N", "Skip up to N bad rows; one more is an error.", min=0),
-    atomic: bool = flag("--atomic", "Write the whole file at once, or nothing; it must fit into 1 GiB."),
-    as_json: bool = JSON_OPTION,
-) -> None:
+    )
+    skip_errors: int | None = option("--skip-errors", "N", "Skip up to N bad rows; one more is an error.", min=0)
+    atomic: bool = flag("--atomic", "Write the whole file at once, or nothing; it must fit into 1 GiB.")
+
+
+def write(stream: str = STREAM_ARGUMENT, *, options: InputOptions, as_json: bool = JSON_OPTION) -> None:
     """Append the events of a file or a pipe.
 
     The input is JSON lines, CSV with a header, Parquet, Arrow, or plain lines; a file may be compressed as .gz. A
@@ -71,25 +75,12 @@ def write(
       anabranch write iot/sensors export.csv --time-format '%d.%m.%Y %H:%M'
       tail -f app.log | anabranch write logs/app - --create
     """
-    from anabranch.cli.intake.times import TimeReading
-    from anabranch.cli.write_file import FileWrite, NewStream
+    from anabranch.cli.write_file import write_file
 
-    invocation.truncate_times = truncate_times
-    written = FileWrite(
-        stream=stream,
-        file=None if file == "-" else Path(file),
-        form=form,
-        delimiter=delimiter,
-        times=TimeReading(time_rules(), time_unit, time_format),
-        create=create,
-        new=NewStream(key, time, schema, segments),
-        add_columns=add_columns,
-        reject_file=reject_file,
-        skip_errors=skip_errors,
-        atomic=atomic,
-    ).run()
+    invocation.truncate_times = options.truncate_times
+    written = write_file(stream, options)
     _report(stream, written, as_json=as_json)
-    if written.rejects.count and skip_errors is None:
+    if written.rejects.count and options.skip_errors is None:
         raise typer.Exit(1)
 
 
