@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, put_line
 from anabranch.model.amounts import size_text
 
 if TYPE_CHECKING:
-    from anabranch.log.upkeep.space import PinnedBytes, SpaceReport
+    from anabranch.log.upkeep.space import PinnedBytes
 
 
 def space(as_json: bool = JSON_OPTION) -> None:
@@ -30,41 +30,24 @@ def space(as_json: bool = JSON_OPTION) -> None:
     with open_store() as opened:
         report = opened.space()
     if as_json:
-        print_json(space_json(report))
+        pinned = [
+            {**each._asdict(), "until": None if each.until is None else iso_time(each.until)} for each in report.pinned
+        ]
+        totals = {name: getattr(report, name) for name in ("total", "live", "unused", "manifests")}
+        print_json({**totals, "pinned": pinned})
         return
     unused = f", {size_text(report.unused)} no longer needed" if report.unused else ""
     manifests = f", {size_text(report.manifests)} in manifests" if report.manifests else ""
     put_line(f"{size_text(report.total)} in files: {size_text(report.live)} live{manifests}{unused}")
     if report.pinned:
-        print_pinned(report)
+        put_line()
+        rows = [
+            (size_text(each.bytes), counted(each.files, "file"), _kept_by(each), _until(each)) for each in report.pinned
+        ]
+        print_columns(("BYTES", "FILES", "KEPT BY", "UNTIL"), rows)
 
 
-def space_json(report: SpaceReport) -> dict[str, Any]:
-    """The report as JSON."""
-    return {
-        "total": report.total,
-        "live": report.live,
-        "unused": report.unused,
-        "manifests": report.manifests,
-        "pinned": [
-            {**each._asdict(), "until": None if each.until is None else iso_time(each.until)} for each in report.pinned
-        ],
-    }
-
-
-def print_pinned(report: SpaceReport) -> None:
-    """Prints what is pinned, as columns."""
-    put_line()
-    print_columns(
-        ("BYTES", "FILES", "KEPT BY", "UNTIL"),
-        [
-            (size_text(each.bytes), counted(each.files, "file"), _kept_by(each), pinned_until(each))
-            for each in report.pinned
-        ],
-    )
-
-
-def pinned_until(each: PinnedBytes) -> str:
+def _until(each: PinnedBytes) -> str:
     """Until when, and what else ends it."""
     return each.ends if each.until is None else f"{iso_time(each.until)} ({each.ends})"
 

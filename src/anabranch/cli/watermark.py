@@ -29,9 +29,18 @@ def list_watermarks(as_json: bool = JSON_OPTION) -> None:
     if as_json:
         print_json([status_json(each) for each in found])
     elif found:
-        print_columns(
-            ("STREAM", "WATERMARK", "BEHIND", "STILL FOR", "WRITERS", "IDLE"), [row_of(each) for each in found]
-        )
+        rows = [
+            (
+                each.stream,
+                None if each.watermark is None else iso_time(each.watermark.time_us),
+                duration(_seconds(each.lag_us)),
+                duration(_seconds(each.stalled_us)),
+                len(each.writers),
+                len(each.idle),
+            )
+            for each in found
+        ]
+        print_columns(("STREAM", "WATERMARK", "BEHIND", "STILL FOR", "WRITERS", "IDLE"), rows)
     else:
         print_note("no stream has a watermark: no writer has noted a time")
 
@@ -107,13 +116,6 @@ def watermark(stream: str = STREAM_ARGUMENT, as_json: bool = JSON_OPTION) -> Non
         print_note(f"'{stream}' has no watermark: no writer has noted a time")
     else:
         put_line(f"{time}  {cut}")
-
-
-def row_of(status: WatermarkStatus) -> tuple[object, ...]:
-    """Returns a status as columns: name, time, how far behind, time without advance, writers, idle ones."""
-    time = None if status.watermark is None else iso_time(status.watermark.time_us)
-    behind, still = duration(_seconds(status.lag_us)), duration(_seconds(status.stalled_us))
-    return (status.stream, time, behind, still, len(status.writers), len(status.idle))
 
 
 def status_json(status: WatermarkStatus) -> dict[str, Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from operator import add
 from typing import IO
 
 import pyarrow as pa
 
-from anabranch.cli.intake.batch import BadRow, IntakeBatch, without_added
+from anabranch.cli.intake.batch import ADDED, BadRow, IntakeBatch, without_added
+from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.source import IntakeSource
 from anabranch.cli.intake.times import NotATime, TimeReading, times_of
 from anabranch.core.ipc_bounds import open_bounded, open_bounded_pipe
@@ -18,44 +21,43 @@ from anabranch.log.parquet.bounds import bounded_batches, columns_of
 from anabranch.model.schema import StreamSchema
 
 
-class ParquetIntake:
-    """A Parquet file. Rows are counted from 1."""
+class TypedIntake:
+    """The batches of a file that has columns and types of its own. Rows are counted from 1."""
 
-    def __init__(self, source: IntakeSource) -> None:
-        self._name = source.name
+    def __init__(self, name: str, columns: pa.Schema, batches: Iterator[pa.RecordBatch], times: TimeReading) -> None:
+        self._name = name
+        self._columns = columns
+        self._batches = batches
+        self._times = times
+
+    def schema(self, *, skip_bad: bool = False) -> pa.Schema:
+        """The file's columns, without those that reading adds."""
+        return pa.schema([field for field in self._columns if field.name not in ADDED])
+
+    def batches(self, columns: TargetColumns) -> Iterator[IntakeBatch | BadRow]:
+        """The rows, in order. Raises InvalidArgument."""
+        if columns.grow:
+            columns.add(self.schema())
         with _read_errors(self._name):
-            self._data = _mapped(source.seekable())
-            self._schema = columns_of(self._name, self._data)
-
-    def schema(self) -> pa.Schema:
-        """The file's columns."""
-        return self._schema
-
-    def batches(self, schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch | BadRow]:
-        """The rows, in order."""
-        with _read_errors(self._name):
-            yield from _counted(bounded_batches(self._name, self._data, self._schema.names), schema, times)
+            yield from _counted(self._batches, columns.schema, self._times)
 
 
-class ArrowIntake:
-    """An Arrow IPC stream, which may be a pipe, or an IPC file. Rows are counted from 1."""
+def open_parquet(source: IntakeSource, times: TimeReading) -> TypedIntake:
+    """A Parquet file. Raises InvalidArgument."""
+    with _read_errors(source.name):
+        data = _mapped(source.seekable())
+        columns = columns_of(source.name, data)
+        return TypedIntake(source.name, columns, bounded_batches(source.name, data, columns.names), times)
 
-    def __init__(self, source: IntakeSource) -> None:
-        self._name = source.name
-        with _read_errors(self._name):
-            if source.size is not None:
-                self._batches = open_bounded(_mapped(source.seekable()))
-            else:
-                self._batches = open_bounded_pipe(_Reads(source).read)
 
-    def schema(self) -> pa.Schema:
-        """The stream's columns."""
-        return self._batches.schema
-
-    def batches(self, schema: StreamSchema, times: TimeReading) -> Iterator[IntakeBatch | BadRow]:
-        """The rows, in order."""
-        with _read_errors(self._name):
-            yield from _counted(iter(self._batches), schema, times)
+def open_arrow(source: IntakeSource, times: TimeReading) -> TypedIntake:
+    """An Arrow IPC stream, which may be a pipe, or an IPC file. Raises InvalidArgument."""
+    with _read_errors(source.name):
+        if source.size is not None:
+            batches = open_bounded(_mapped(source.seekable()))
+        else:
+            batches = open_bounded_pipe(_Reads(source).read)
+        return TypedIntake(source.name, batches.schema, iter(batches), times)
 
 
 class _Reads:
@@ -91,7 +93,7 @@ def _counted(
             else:
                 bad = None
             if valid.num_rows:
-                yield IntakeBatch(valid, "row", lambda row, first=first: first + row)  # type: ignore[misc]
+                yield IntakeBatch(valid, "row", partial(add, first))
             if bad is not None:
                 yield bad
             done = valid.num_rows + (bad is not None)

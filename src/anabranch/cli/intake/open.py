@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import add
 from pathlib import Path, PurePath
 from typing import Final, Protocol
 
 import pyarrow as pa
 
 from anabranch.cli.formats import FileFormat
-from anabranch.cli.intake.arrow_files import ArrowIntake, ParquetIntake
-from anabranch.cli.intake.batch import ADDED, BadRow, IntakeBatch
+from anabranch.cli.intake.arrow_files import open_arrow, open_parquet
+from anabranch.cli.intake.batch import BadRow, IntakeBatch
 from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.csv_records import read_csv_records
 from anabranch.cli.intake.infer import infer_csv, infer_json, infer_json_block
 from anabranch.cli.intake.json_lines import read_json_lines
-from anabranch.cli.intake.plain_lines import read_plain_lines
 from anabranch.cli.intake.source import BadInput, IntakeSource, LineBlocks, Lines
 from anabranch.cli.intake.times import DEFAULT_READING, TimeReading
 from anabranch.errors import InvalidArgument
+from anabranch.model.columns import TIME_TYPE
 from anabranch.model.ids import Micros
-from anabranch.model.schema import StreamSchema
+from anabranch.model.schema import RAW, StreamSchema
 from anabranch.runtime.clock import SystemClock
 
 _ENDINGS: Final = {
@@ -70,9 +72,9 @@ def open_intake(
     ending = PurePath(source.format_name).suffix
     kind = given or _ENDINGS.get(ending)
     if kind is FileFormat.parquet:
-        return _Ready(ParquetIntake(source), times)
+        return open_parquet(source, times)
     if kind is FileFormat.arrow:
-        return _Ready(ArrowIntake(source), times)
+        return open_arrow(source, times)
     blocks = LineBlocks(source, quoted=kind is FileFormat.csv)
     if kind is None:
         kind = _guess(blocks, present)
@@ -80,7 +82,7 @@ def open_intake(
         return _Csv(blocks, source.name, _delimiter(delimiter, ending), times)
     if kind is FileFormat.jsonl:
         return _Json(blocks, source.name, times)
-    return _LineIntake(blocks, now or SystemClock().now)
+    return _PlainLineIntake(blocks, now or SystemClock().now)
 
 
 def schema_of_file(path: Path) -> pa.Schema:
@@ -148,7 +150,9 @@ class _Csv:
         return read_csv_records(self._blocks, columns, delimiter=self._delimiter, times=self._times)
 
 
-class _LineIntake:
+class _PlainLineIntake:
+    """Plain lines: each is the payload of one event of a raw stream, and its event time is when it was read."""
+
     def __init__(self, blocks: LineBlocks, now: Callable[[], Micros]) -> None:
         self._blocks = blocks
         self._now = now
@@ -162,20 +166,13 @@ class _LineIntake:
             raise InvalidArgument(
                 f"plain lines go to a raw stream; this one has columns ({names}): pass --format jsonl or csv"
             )
-        return read_plain_lines(self._blocks, now=self._now)
-
-
-class _Ready:
-    """Intake of files that have columns and types of their own."""
-
-    def __init__(self, file: ParquetIntake | ArrowIntake, times: TimeReading) -> None:
-        self._file = file
-        self._times = times
-
-    def schema(self, *, skip_bad: bool = False) -> pa.Schema:
-        return pa.schema([field for field in self._file.schema() if field.name not in ADDED])
-
-    def batches(self, columns: TargetColumns) -> Iterator[IntakeBatch | BadRow]:
-        if columns.grow:
-            columns.add(self.schema())
-        return self._file.batches(columns.schema, self._times)
+        for block in self._blocks:
+            lines = block.data.removesuffix(b"\n").split(b"\n")
+            if b"\r" in block.data:
+                lines = [line.removesuffix(b"\r") for line in lines]
+            arrays = [
+                pa.nulls(len(lines), pa.string()),
+                pa.repeat(pa.scalar(self._now(), TIME_TYPE), len(lines)),
+                pa.array(lines, pa.binary()),
+            ]
+            yield IntakeBatch(pa.table(arrays, schema=RAW.columns), "line", partial(add, block.first))
