@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from anabranch.cli.input_options import InputOptions
 from anabranch.cli.intake.batch import BadRow, IntakeBatch
 from anabranch.cli.intake.columns import TargetColumns
 from anabranch.cli.intake.open import Intake, open_intake
@@ -27,9 +28,6 @@ from anabranch.runtime.clock import Clock, SystemClock
 from anabranch.store import Store
 from anabranch.store.row_writer import RowWriter, check_roles
 from anabranch.writing.invalid_rows import InvalidRow
-
-if TYPE_CHECKING:
-    from anabranch.cli.write import InputOptions
 
 _FLUSH_S: Final = 1.0  # events from a pipe that never pauses are flushed this often
 
