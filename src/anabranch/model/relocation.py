@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from anabranch.model.ids import SegmentId
 
@@ -42,3 +43,24 @@ class Relocation:
 
     standing: tuple[RelocatedCut, ...]
     kept: tuple[Kept, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """The form stored in the catalog."""
+        standing = [
+            [s.segment.packed, s.place, s.after, s.front and s.front.packed, s.behind and s.behind.packed, s.end]
+            for s in self.standing
+        ]
+        return {"standing": standing, "kept": [[k.old.packed, k.start, k.stop, k.new.packed, k.at] for k in self.kept]}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Relocation:
+        """The inverse of `to_json`."""
+
+        def segment(packed: int | None) -> SegmentId | None:
+            return None if packed is None else SegmentId.unpack(packed)
+
+        unpack = SegmentId.unpack
+        return cls(
+            tuple(RelocatedCut(unpack(s), p, a, segment(f), segment(b), e) for s, p, a, f, b, e in value["standing"]),
+            tuple(Kept(unpack(old), start, stop, unpack(new), at) for old, start, stop, new, at in value["kept"]),
+        )

@@ -92,9 +92,8 @@ def _codec(hint: Any) -> Codec[Any]:
         return own_json(lambda value: value.to_json(), hint.from_json)  # type: ignore[attr-defined]
     if is_dataclass(hint):
         return _record(hint)
-    if issubclass(hint, tuple) and hasattr(hint, "_fields"):
-        hints = get_type_hints(hint)
-        return _array(tuple(_codec(hints[name]) for name in hint._fields), lambda values: hint(*values))
+    if issubclass(hint, tuple) and hasattr(hint, "_make"):  # a NamedTuple
+        return _array(tuple(map(_codec, get_type_hints(hint).values())), hint._make)
     raise TypeError(f"no codec for {hint}")
 
 
@@ -143,27 +142,31 @@ def _one_of(allowed: tuple[Any, ...]) -> Callable[[Any], Any]:
 def _record(kind: Any) -> Codec[Any]:
     hints = get_type_hints(kind)
     codecs = {field.name: _codec(hints[field.name]) for field in fields(kind)}
+    encoders = [(name, codec.encode) for name, codec in codecs.items()]
+    decoders = [(name, codec.decode) for name, codec in codecs.items()]
 
     def encode(value: Any) -> dict[str, Any]:
-        return {name: codec.encode(getattr(value, name)) for name, codec in codecs.items()}
+        return {name: encode(getattr(value, name)) for name, encode in encoders}
 
     def decode(value: Any) -> Any:
         if type(value) is not dict or value.keys() != codecs.keys():
             found = sorted(value) if type(value) is dict else value
             raise ValueError(f"expected the members {', '.join(codecs)}, got {found!r:.200}")
-        return kind(**{name: codec.decode(value[name]) for name, codec in codecs.items()})
+        return kind(*[decode(value[name]) for name, decode in decoders])
 
     return Codec(encode, decode)
 
 
 def _array(codecs: tuple[Codec[Any], ...], make: Callable[[Any], Any]) -> Codec[Any]:
+    encoders, decoders = [codec.encode for codec in codecs], [codec.decode for codec in codecs]
+
     def encode(value: Any) -> list[Any]:
-        return [codec.encode(item) for codec, item in zip(codecs, value, strict=True)]
+        return [encode(item) for encode, item in zip(encoders, value, strict=True)]
 
     def decode(value: Any) -> Any:
-        if type(value) is not list or len(value) != len(codecs):
-            raise ValueError(f"expected an array of {len(codecs)} values, got {value!r:.100}")
-        return make([codec.decode(item) for codec, item in zip(codecs, value, strict=True)])
+        if type(value) is not list or len(value) != len(decoders):
+            raise ValueError(f"expected an array of {len(decoders)} values, got {value!r:.100}")
+        return make([decode(item) for decode, item in zip(decoders, value, strict=True)])
 
     return Codec(encode, decode)
 
@@ -185,17 +188,19 @@ def _mapping(key: Codec[Any], item: Codec[Any]) -> Codec[Any]:
 
 
 _STREAM: Final = Codec(stream_id_text, stream_id)
+_INT: Final = _of(int)
+_TEXT: Final = _of(str)
 _LEAVES: Final[Mapping[Any, Codec[Any]]] = {
     Any: Codec(_same, _same),  # any JSON
     object: Codec(_same, _same),
-    str: Codec(_same, _of(str)),
+    str: Codec(_same, _TEXT),
     bool: Codec(_same, _of(bool)),
-    int: Codec(_same, _of(int)),
+    int: Codec(_same, _INT),
     float: Codec(_same, _of(float, int)),
     bytes: own_json(lambda value: base64.b64encode(value).decode(), base64.b64decode),
-    StreamId: Codec(stream_id_text, lambda text: stream_id(_of(str)(text))),
-    SegmentId: Codec(lambda segment: segment.packed, lambda packed: SegmentId.unpack(_of(int)(packed))),
-    StreamName: Codec(str, lambda text: StreamName.parse(_of(str)(text))),
+    StreamId: Codec(stream_id_text, lambda text: stream_id(_TEXT(text))),
+    SegmentId: Codec(lambda segment: segment.packed, lambda packed: SegmentId.unpack(_INT(packed))),
+    StreamName: Codec(str, lambda text: StreamName.parse(_TEXT(text))),
     StreamCut: own_json(str, StreamCut.parse),
     KeyRange: own_json(
         lambda each: [f"{each.low:x}", f"{each.high:x}"], lambda edges: KeyRange(*(int(edge, 16) for edge in edges))
@@ -203,7 +208,7 @@ _LEAVES: Final[Mapping[Any, Codec[Any]]] = {
 }
 # Codecs of the keys of mappings.
 _KEYS: Final[Mapping[Any, Codec[Any]]] = {
-    str: Codec(_same, _of(str)),
+    str: Codec(_same, _TEXT),
     StreamId: _STREAM,
     LogId: own_json(str, int),
     SegmentId: own_json(lambda segment: f"{segment.packed:x}", lambda text: SegmentId.unpack(int(text, 16))),
