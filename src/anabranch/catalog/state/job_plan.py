@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from anabranch.catalog.state.kind import (
-    HEX_KEY,
-    SEGMENT_KEY,
     TEXT_KEY,
     KeyText,
     StateKind,
-    digits,
     parts_key,
     state_kind,
 )
@@ -30,7 +27,7 @@ class PlanKey(NamedTuple):
     number: int
 
 
-PLAN_KEY: Final[KeyText[PlanKey]] = parts_key(PlanKey, TEXT_KEY, digits(8))
+PLAN_KEY: Final[KeyText[PlanKey]] = parts_key(PlanKey, "{}/{:08}", str, int)
 
 
 def rows_of(job: str) -> str:
@@ -139,7 +136,7 @@ JOB_FILE: Final[StateKind[JobFileKey, JobFile]] = state_kind(
     "job_file",
     about="The complete data files of an archiving job. Deleted when the job has ended.",
     by="the job's id, the number of the stream and the number of its range, 6 digits each, with `/` between",
-    key=parts_key(JobFileKey, TEXT_KEY, digits(6), digits(6)),
+    key=parts_key(JobFileKey, "{}/{:06}/{:06}", str, int, int),
     value=JobFile,
     example=(
         JobFileKey("0a1b2c3d4e5f", 0, 3),
@@ -187,7 +184,13 @@ class StagedPortion:
     log: LogId
 
 
-PORTION_KEY: Final[KeyText[PortionKey]] = parts_key(PortionKey, TEXT_KEY, SEGMENT_KEY, HEX_KEY)
+PORTION_KEY: Final[KeyText[PortionKey]] = parts_key(
+    PortionKey,
+    "{}/{.packed:016x}/{:016x}",
+    str,
+    lambda segment: SegmentId.unpack(int(segment, 16)),
+    lambda start: int(start, 16),
+)
 
 REPLACING_PORTION: Final[StateKind[PortionKey, StagedPortion]] = state_kind(
     "replacing_portion",

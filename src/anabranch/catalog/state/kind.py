@@ -10,7 +10,6 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from anabranch.catalog.state.codec import Codec, codec_of, stream_id, stream_id_text
 from anabranch.core.json_text import parse_object
 from anabranch.errors import AnabranchError, CorruptCatalog, FormatTooNew
-from anabranch.model.ids import SegmentId
 from anabranch.model.names import StreamName
 
 K = TypeVar("K")
@@ -145,27 +144,13 @@ def versioned(codec: Codec[V], version: int, what: str) -> Codec[V]:
     return Codec(encode, decode)
 
 
-def digits(count: int) -> KeyText[int]:
-    """Numbers of at most this many decimal digits, which sort as the numbers do."""
-    return KeyText(f"{{:0{count}d}}".format, int)
+def parts_key(make: Callable[..., P], text: str, *decoders: Callable[[str], Any]) -> KeyText[P]:
+    """Keys of several parts, with a slash between them and none within. `text` formats them: `{}/{:08}`."""
 
+    def decode(found: str) -> P:
+        return make(*[decode(part) for decode, part in zip(decoders, found.split("/"), strict=True)])
 
-HEX_KEY: Final[KeyText[int]] = KeyText("{:016x}".format, lambda text: int(text, 16))
-SEGMENT_KEY: Final = KeyText(
-    lambda segment: HEX_KEY.encode(segment.packed), lambda text: SegmentId.unpack(HEX_KEY.decode(text))
-)
-
-
-def parts_key(make: Callable[..., P], *parts: KeyText[Any]) -> KeyText[P]:
-    """Keys of several parts, with a slash between them and none within: `owner/00000002`."""
-
-    def encode(key: P) -> str:
-        return "/".join(part.encode(each) for part, each in zip(parts, key, strict=True))
-
-    def decode(text: str) -> P:
-        return make(*(part.decode(each) for part, each in zip(parts, text.split("/"), strict=True)))
-
-    return KeyText(encode, decode)
+    return KeyText(lambda key: text.format(*key), decode)
 
 
 def compact_json(value: object) -> str:

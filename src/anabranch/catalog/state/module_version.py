@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from anabranch.catalog.state.codec import bytes_member, codec_of
-from anabranch.catalog.state.kind import TEXT_KEY, StateKind, digits, parts_key, state_kind, versioned
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, parts_key, state_kind, versioned
 from anabranch.model.ids import Micros
 
 FORMAT: Final = 1
@@ -40,7 +40,7 @@ MODULE_VERSION: Final[StateKind[ModuleKey, ModuleVersion]] = state_kind(
     "module_version",
     about="The versions of WebAssembly modules; the highest number of a module is the one that queries use.",
     by="the module's name, `/`, and the version's number, 8 digits",
-    key=parts_key(ModuleKey, TEXT_KEY, digits(8)),
+    key=parts_key(ModuleKey, "{}/{:08}", str, int),
     value=versioned(codec_of(ModuleVersion), FORMAT, "version of a module"),
     identity=lambda version: ModuleKey(version.module, version.number),
     example=(

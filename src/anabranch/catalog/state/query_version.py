@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from anabranch.catalog.state.codec import bytes_member, codec_of
-from anabranch.catalog.state.kind import TEXT_KEY, StateKind, digits, parts_key, state_kind, versioned
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, parts_key, state_kind, versioned
 from anabranch.model.ids import Micros
 
 FileKind: TypeAlias = Literal["wheel", "wasm", "resource"]
@@ -63,7 +63,7 @@ QUERY_VERSION: Final[StateKind[VersionKey, QueryVersion]] = state_kind(
     "query_version",
     about="The versions of deployed queries.",
     by="the query's name, `/`, and the version's number, 8 digits",
-    key=parts_key(VersionKey, TEXT_KEY, digits(8)),
+    key=parts_key(VersionKey, "{}/{:08}", str, int),
     value=versioned(codec_of(QueryVersion), FORMAT, "version of a query"),
     identity=lambda version: VersionKey(version.query, version.number),
     example=(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from anabranch.catalog.state.kind import TEXT_KEY, StateKind, digits, parts_key, state_kind, time_text
+from anabranch.catalog.state.kind import TEXT_KEY, StateKind, parts_key, state_kind, time_text
 from anabranch.model.append import BlobEntry, BlobLocation, TimeBounds
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.keyspace import KeyRange
@@ -123,7 +123,7 @@ FLUSH: Final[StateKind[FlushKey, Flush]] = state_kind(
         "encrypted."
     ),
     by="the transaction's id, `/` and the number of the flush, 8 digits",
-    key=parts_key(FlushKey, TEXT_KEY, digits(8)),
+    key=parts_key(FlushKey, "{}/{:08}", str, int),
     value=Flush,
     example=(
         FlushKey("b1946ac92492d234", 0),
