@@ -183,18 +183,18 @@ class Query(Closeable):
         statements = self._statements(sql)
         last = statements[-1]
         count = len(last.named_parameters)
-        if len(statements) > 1 or not str(last.type).endswith(("SELECT", "EXPLAIN", "MULTI")):
-            return pa.schema([]), count
-        try:
-            result = self.run(sql, parameters or [None] * count, rows_max=0)
-        except InvalidSql:
-            if parameters or not count:
-                raise
-            return pa.schema([]), count
-        if result is None:
-            return pa.schema([]), count
-        result.close()
-        return result.schema, count
+        schema = pa.schema([])
+        if len(statements) == 1 and str(last.type).endswith(("SELECT", "EXPLAIN", "MULTI")):
+            try:
+                result = self.run(sql, parameters or [None] * count, rows_max=0)
+            except InvalidSql:
+                if parameters or not count:
+                    raise
+                result = None
+            if result is not None:
+                result.close()
+                schema = result.schema
+        return schema, count
 
     def _statements(self, sql: str) -> list[duckdb.Statement]:
         try:

@@ -39,11 +39,6 @@ _NAMES: Final = {
     for dialect, text in _SHORT.items()
 }
 """The units by what a dialect calls them; the others have no short names."""
-_PARTS: Final = {
-    **{each: each.lower() for each in ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")},
-    **dict.fromkeys(("DAYOFMONTH", "DAY_OF_MONTH"), "day"),
-}
-"""Functions of a part of a time, which are named so in DuckDB and in Spark. Seconds are whole."""
 _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?Z?)?)?")
 
 
@@ -111,11 +106,7 @@ def _add_interval(call: WrittenCall, *, allowed: frozenset[str], minus: bool = F
         raise NotTranslated(f"this interval is not translated; write {example}")
     number = interval.this
     if number.is_string:  # as the parser has it of a number too
-        number = (
-            exp.Neg(this=exp.Literal.number(number.name[1:]))
-            if number.name[:1] == "-"
-            else exp.Literal.number(number.name)
-        )
+        number = exp.Literal.number(number.name)
     parts = replace(call, arguments=[interval.unit, number, call.arguments[0]])
     return _sum(parts, _unit(parts, 0, allowed), 1, 2, minus=minus)
 
@@ -225,9 +216,9 @@ def _unix_timestamp(call: WrittenCall) -> str:
 
 
 def _part(call: WrittenCall) -> str:
-    """`HOUR(t)`."""
+    """`HOUR(t)`. Parts are named alike in DuckDB and in Spark. Seconds are whole."""
     call.expect(1, example=f"{call.name}(t)")
-    part = _PARTS[call.name]
+    part = "day" if call.name in ("DAYOFMONTH", "DAY_OF_MONTH") else call.name.lower()
     return f"{part}({_time(call, 0)})"
 
 

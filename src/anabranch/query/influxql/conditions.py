@@ -38,18 +38,16 @@ def split_condition(
 
 
 def _time_range(operator: str, ns: int) -> TimeRange:
-    match operator:
-        case "=":
-            return TimeRange(ns, ns)
-        case ">":
-            return TimeRange(start=ns + 1)
-        case ">=":
-            return TimeRange(start=ns)
-        case "<":
-            return TimeRange(stop=ns - 1)
-        case "<=":
-            return TimeRange(stop=ns)
-    raise InvalidSql(f"invalid time comparison operator: {operator}")
+    ranges = {
+        "=": TimeRange(ns, ns),
+        ">": TimeRange(start=ns + 1),
+        ">=": TimeRange(start=ns),
+        "<": TimeRange(stop=ns - 1),
+        "<=": TimeRange(stop=ns),
+    }
+    if operator not in ranges:
+        raise InvalidSql(f"invalid time comparison operator: {operator}")
+    return ranges[operator]
 
 
 def _moment(expression: ast.Expression, now: int, zone: str | None) -> int:

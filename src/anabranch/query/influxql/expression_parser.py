@@ -50,13 +50,16 @@ class ExpressionParser:
         self._at = found.stop
         return found
 
-    def take_word(self, *words: str) -> str | None:
-        """The next token in capitals if it is one of these keywords, else None, and it stays."""
-        return self.take().value.upper() if self.peek().is_word(*words) else None
+    def accept(self, *symbols: str) -> str | None:
+        """Takes the next token and returns it if it is one of these keywords and operators; else returns None."""
+        return self.take().symbol if self.peek().is_one_of(*symbols) else None
 
-    def take_operator(self, *operators: str) -> str | None:
-        """Takes the next token and returns it if it is one of these operators; else returns None."""
-        return self.take().value if self.peek().is_operator(*operators) else None
+    def expect(self, *symbols: str) -> str:
+        """The next token, which has to be one of these keywords and operators."""
+        found = self.accept(*symbols)
+        if found is None:
+            raise self.unexpected(*symbols)
+        return found
 
     def take_regex(self) -> ast.RegularExpression | None:
         """The regular expression that follows, if one does."""
@@ -71,24 +74,10 @@ class ExpressionParser:
             raise self._scanner.error(str(exc), found.start) from exc
         return ast.RegularExpression(found.value)
 
-    def expect_word(self, *words: str) -> str:
-        """The next token, which has to be one of these keywords."""
-        found = self.take_word(*words)
-        if found is None:
-            raise self.unexpected(*words)
-        return found
-
-    def expect_operator(self, *operators: str) -> str:
-        """The next token, which has to be one of these operators."""
-        found = self.take_operator(*operators)
-        if found is None:
-            raise self.unexpected(*operators)
-        return found
-
     def identifier(self) -> str:
         """A name, in double quotes or not."""
         token = self._given(self.peek())
-        if token.kind not in ("name", "quoted") or (token.kind == "name" and token.value.upper() in KEYWORDS):
+        if token.kind not in ("name", "quoted") or token.symbol in KEYWORDS:
             raise self.unexpected("identifier")
         self.take()
         return token.value
@@ -104,7 +93,7 @@ class ExpressionParser:
     def listed(self, item: Callable[[], _T]) -> list[_T]:
         """One or more items, with commas between them."""
         found = [item()]
-        while self.take_operator(","):
+        while self.accept(","):
             found.append(item())
         return found
 
@@ -144,12 +133,11 @@ class ExpressionParser:
             left = ast.Operation("!=" if operator == "<>" else operator, left, right)
 
     def _operator(self, least: int) -> str | None:
-        token = self.peek()
-        word = token.value.upper() if token.kind == "name" else token.value if token.kind == "operator" else ""
-        if PRECEDENCE.get(word, 0) < least:
+        symbol = self.peek().symbol
+        if PRECEDENCE.get(symbol, 0) < least:
             return None
         self.take()
-        return word
+        return symbol
 
     def _operand(self) -> ast.Expression:
         self._depth += 1
@@ -161,25 +149,24 @@ class ExpressionParser:
             self._depth -= 1
 
     def _nested_operand(self) -> ast.Expression:
-        if self.take_operator("("):
+        if self.accept("("):
             inner = self.expression()
-            self.expect_operator(")")
+            self.expect(")")
             return inner
-        if sign := self.take_operator("-", "+"):
+        if sign := self.accept("-", "+"):
             return self._signed(sign)
-        if self.take_operator("*"):
+        if self.accept("*"):
             return ast.Wildcard(self._cast())
-        if self.peek().is_operator("/") and (pattern := self.take_regex()) is not None:
+        if self.peek().is_one_of("/") and (pattern := self.take_regex()) is not None:
             return pattern
         token = self.peek()
         if token.kind == "parameter":
             return self._parameter(self.take())
-        if token.kind == "name" and token.value.lower() in ("true", "false"):
-            self.take()
-            return ast.Constant(token.value.lower() == "true")
-        if token.kind == "name" and self._scanner.token(token.stop).is_operator("("):
+        if truth := self.accept("TRUE", "FALSE"):
+            return ast.Constant(truth == "TRUE")
+        if token.kind == "name" and self._scanner.token(token.stop).is_one_of("("):
             return self._call()
-        if token.kind == "quoted" or (token.kind == "name" and token.value.upper() not in KEYWORDS):
+        if token.kind in ("name", "quoted") and token.symbol not in KEYWORDS:
             return self._reference()
         constant = self._constant(token)
         if constant is None:
@@ -247,28 +234,28 @@ class ExpressionParser:
 
     def _call(self) -> ast.FunctionCall:
         name = self.take().value.lower()
-        self.expect_operator("(")
+        self.expect("(")
         arguments: list[ast.Expression] = []
-        if name == "count" and self.peek().is_word("DISTINCT") and not self._calls():
+        if name == "count" and self.peek().is_one_of("DISTINCT") and not self._calls():
             self.take()
             arguments.append(ast.FunctionCall("distinct", (self._reference(),)))
-        elif not self.peek().is_operator(")"):
+        elif not self.peek().is_one_of(")"):
             arguments = self.listed(self.expression)
-        self.expect_operator(")")
+        self.expect(")")
         return ast.FunctionCall(name, tuple(arguments))
 
     def _calls(self) -> bool:
         """Whether a bracket follows the next token."""
-        return self._scanner.token(self.peek().stop).is_operator("(")
+        return self._scanner.token(self.peek().stop).is_one_of("(")
 
     def _reference(self) -> ast.Reference:
         name = self.identifier()
-        while self.take_operator("."):
+        while self.accept("."):
             name = f"{name}.{self.identifier()}"
         return ast.Reference(name, self._cast())
 
     def _cast(self) -> str | None:
-        if not self.take_operator("::"):
+        if not self.accept("::"):
             return None
         kind = self.peek().value.lower()
         if kind not in _CASTS:

@@ -34,14 +34,14 @@ def parse_query(text: str, parameters: Mapping[str, object] | None = None) -> li
     parser = _InfluxqlParser(text, parameters or {})
     found: list[ast.Parsed] = []
     while True:
-        while parser.take_operator(";"):
+        while parser.accept(";"):
             continue
         if parser.peek().kind == "end":
             return found
         if len(found) >= limits.INFLUXQL_STATEMENTS_MAX:
             raise parser.refused(f"a query has more than {limits.INFLUXQL_STATEMENTS_MAX} statements")
         found.append(parser.statement())
-        if parser.peek().kind != "end" and not parser.peek().is_operator(";"):
+        if parser.peek().kind != "end" and not parser.peek().is_one_of(";"):
             raise parser.unexpected(";", "EOF")
 
 
@@ -52,9 +52,9 @@ class _InfluxqlParser(ExpressionParser):
         self._nested = 0
 
     def statement(self) -> ast.Parsed:
-        if self.peek().is_word(*_UNSUPPORTED):
-            raise self.refused(f"{self.peek().value.upper()} is not supported")
-        match self.expect_word(*_BEGINNINGS):
+        if self.peek().is_one_of(*_UNSUPPORTED):
+            raise self.refused(f"{self.peek().symbol} is not supported")
+        match self.expect(*_BEGINNINGS):
             case "SELECT":
                 return self._select()
             case "SHOW":
@@ -65,27 +65,27 @@ class _InfluxqlParser(ExpressionParser):
                 return self._drop()
 
     def _drop(self) -> ast.DatabaseChange | ast.DropContinuousQuery:
-        if self.take_word("CONTINUOUS"):
+        if self.accept("CONTINUOUS"):
             return ast.DropContinuousQuery(*self._continuous_name())
-        return ast.DatabaseChange(f"DROP {self.expect_word('DATABASE', 'MEASUREMENT')}", self.identifier())
+        return ast.DatabaseChange(f"DROP {self.expect('DATABASE', 'MEASUREMENT')}", self.identifier())
 
     def _continuous_name(self) -> tuple[str, str]:
-        self.expect_word("QUERY")
+        self.expect("QUERY")
         name = self.identifier()
-        self.expect_word("ON")
+        self.expect("ON")
         return name, self.identifier()
 
     def _continuous(self) -> ast.ContinuousQuery:
         name, database = self._continuous_name()
         every: int | None = None
         lasting: int | None = None
-        if self.take_word("RESAMPLE"):
-            if not self.peek().is_word("EVERY", "FOR"):
+        if self.accept("RESAMPLE"):
+            if not self.peek().is_one_of("EVERY", "FOR"):
                 raise self.unexpected("EVERY", "FOR")
-            every = self._duration() if self.take_word("EVERY") else None
-            lasting = self._duration() if self.take_word("FOR") else None
-        self.expect_word("BEGIN")
-        self.expect_word("SELECT")
+            every = self._duration() if self.accept("EVERY") else None
+            lasting = self._duration() if self.accept("FOR") else None
+        self.expect("BEGIN")
+        self.expect("SELECT")
         select = self._select()
         interval = select.grouping.interval
         if select.into is None:
@@ -95,7 +95,7 @@ class _InfluxqlParser(ExpressionParser):
         if lasting is not None and lasting < max(interval, every or 0):
             least = "the interval of GROUP BY time(…), and of EVERY"
             raise self.refused(f"the duration of FOR must not be shorter than {least}")
-        self.expect_word("END")
+        self.expect("END")
         return ast.ContinuousQuery(name, database, select, every, lasting)
 
     def _duration(self) -> int:
@@ -106,13 +106,13 @@ class _InfluxqlParser(ExpressionParser):
         return self._span(token)
 
     def _create(self) -> ast.DatabaseChange | ast.ContinuousQuery:
-        if self.take_word("CONTINUOUS"):
+        if self.accept("CONTINUOUS"):
             return self._continuous()
-        if self.peek().is_word("RETENTION", "SUBSCRIPTION", "USER"):
-            raise self.refused(f"CREATE {self.peek().value.upper()} is not supported")
-        self.expect_word("DATABASE")
+        if self.peek().is_one_of("RETENTION", "SUBSCRIPTION", "USER"):
+            raise self.refused(f"CREATE {self.peek().symbol} is not supported")
+        self.expect("DATABASE")
         name = self.identifier()
-        if self.peek().is_word("WITH"):
+        if self.peek().is_one_of("WITH"):
             raise self.refused(
                 "CREATE DATABASE … WITH is not supported: a stream's retention is a setting of the stream"
             )
@@ -120,13 +120,13 @@ class _InfluxqlParser(ExpressionParser):
 
     def _select(self) -> ast.Select:
         fields = self.listed(self._field)
-        into = self._target() if self.take_word("INTO") else None
-        self.expect_word("FROM")
+        into = self._target() if self.accept("INTO") else None
+        self.expect("FROM")
         sources = tuple(self.listed(self._selected_source))
-        where = self.expression() if self.take_word("WHERE") else None
+        where = self.expression() if self.accept("WHERE") else None
         grouping = self._grouping()
         fill = self._fill()
-        ordered = self.peek().is_word("ORDER")
+        ordered = self.peek().is_one_of("ORDER")
         descending = self._order()
         paging = self._paging()
         zone = self._zone()
@@ -136,17 +136,17 @@ class _InfluxqlParser(ExpressionParser):
         if self._nested:
             raise self.refused("INTO can't be in a subquery")
         names: list[str] = [self.identifier()]
-        while self.take_operator("."):
-            if self.take_operator(":"):
+        while self.accept("."):
+            if self.accept(":"):
                 if self.peek().value != "MEASUREMENT":
                     raise self.unexpected("MEASUREMENT")
                 self.take()
                 return ast.IntoTarget(None, *self._database_and_policy(names))
-            names.append("" if self.peek().is_operator(".") else self.identifier())
+            names.append("" if self.peek().is_one_of(".") else self.identifier())
         return ast.IntoTarget(names[-1], *self._database_and_policy(names[:-1]))
 
     def _selected_source(self) -> ast.SourceName | ast.NestedSelect:
-        if not self.take_operator("("):
+        if not self.accept("("):
             return self._source()
         self._subqueries += 1
         self._nested += 1
@@ -154,14 +154,14 @@ class _InfluxqlParser(ExpressionParser):
             raise self.refused(f"a query has more than {limits.INFLUXQL_SUBQUERIES_MAX} subqueries")
         if self._nested > limits.INFLUXQL_SUBQUERY_DEPTH_MAX:
             raise self.refused(f"subqueries are nested deeper than {limits.INFLUXQL_SUBQUERY_DEPTH_MAX} levels")
-        self.expect_word("SELECT")
+        self.expect("SELECT")
         inner = self._select()
-        self.expect_operator(")")
+        self.expect(")")
         self._nested -= 1
         return ast.NestedSelect(inner)
 
     def _field(self) -> ast.SelectedField:
-        if self.peek().is_word("DISTINCT") and not self._calls():
+        if self.peek().is_one_of("DISTINCT") and not self._calls():
             self.take()
             expression: ast.Expression = ast.FunctionCall("distinct", (self._reference(),))
         else:
@@ -173,15 +173,15 @@ class _InfluxqlParser(ExpressionParser):
                 and not _is_argument(part, expression)
             ):
                 raise self.refused("a wildcard or a regular expression stands alone or as the argument of a function")
-        return ast.SelectedField(expression, self.identifier() if self.take_word("AS") else None)
+        return ast.SelectedField(expression, self.identifier() if self.accept("AS") else None)
 
     def _source(self) -> ast.SourceName:
         names: list[str] = []
         while True:
             if (pattern := self.take_regex()) is not None:
                 return ast.SourceName(pattern, *self._database_and_policy(names))
-            names.append("" if names and self.peek().is_operator(".") else self.identifier())
-            if not self.take_operator("."):
+            names.append("" if names and self.peek().is_one_of(".") else self.identifier())
+            if not self.accept("."):
                 break
         return ast.SourceName(names[-1], *self._database_and_policy(names[:-1]))
 
@@ -192,9 +192,9 @@ class _InfluxqlParser(ExpressionParser):
         return names[0] if len(names) == 2 else None, (names[-1] or None) if names else None
 
     def _grouping(self) -> ast.Grouping:
-        if not self.take_word("GROUP"):
+        if not self.accept("GROUP"):
             return ast.Grouping()
-        self.expect_word("BY")
+        self.expect("BY")
         interval: int | None = None
         offset = 0
         tags: list[str | ast.RegularExpression | ast.Wildcard] = []
@@ -213,7 +213,7 @@ class _InfluxqlParser(ExpressionParser):
                         tags.append(wildcard)
                     case _:
                         raise self.refused("only time and tag dimensions allowed")
-            if not self.take_operator(","):
+            if not self.accept(","):
                 return ast.Grouping(interval, offset, tuple(tags))
 
     def _interval(self, arguments: tuple[ast.Expression, ...]) -> tuple[int | None, int]:
@@ -231,10 +231,10 @@ class _InfluxqlParser(ExpressionParser):
         return ns or None, offset
 
     def _fill(self) -> ast.Fill:
-        if not self.peek().is_word("FILL"):
+        if not self.peek().is_one_of("FILL"):
             return ast.Fill()
         self.take()
-        self.expect_operator("(")
+        self.expect("(")
         fill: ast.Fill
         match self.expression():
             case ast.Reference(name) if name.lower() in ("null", "none", "previous", "linear"):
@@ -243,28 +243,27 @@ class _InfluxqlParser(ExpressionParser):
                 fill = ast.Fill("number", number)
             case _:
                 raise self.refused("fill requires an argument, e.g.: 0, null, none, previous, linear")
-        self.expect_operator(")")
+        self.expect(")")
         return fill
 
     def _order(self) -> bool:
-        if not self.take_word("ORDER"):
+        if not self.accept("ORDER"):
             return False
-        self.expect_word("BY")
-        if self.peek().is_word("ASC", "DESC"):
-            return self.take().value.upper() == "DESC"
+        self.expect("BY")
+        if self.peek().is_one_of("ASC", "DESC"):
+            return self.take().symbol == "DESC"
         if self.identifier().lower() != "time":
             raise self.refused("only ORDER BY time supported at this time")
-        return self.take_word("ASC", "DESC") == "DESC"
+        return self.accept("ASC", "DESC") == "DESC"
 
     def _paging(self) -> ast.Paging:
         found = {
-            word: self.whole_number() if self.take_word(word) else 0
-            for word in ("LIMIT", "OFFSET", "SLIMIT", "SOFFSET")
+            word: self.whole_number() if self.accept(word) else 0 for word in ("LIMIT", "OFFSET", "SLIMIT", "SOFFSET")
         }
         return ast.Paging(found["LIMIT"] or None, found["OFFSET"], found["SLIMIT"] or None, found["SOFFSET"])
 
     def _zone(self) -> str | None:
-        if not self.peek().is_word("TZ"):
+        if not self.peek().is_one_of("TZ"):
             return None
         match self.expression():
             case ast.FunctionCall("tz", (ast.Constant(str() as zone),)):
@@ -276,41 +275,41 @@ class _InfluxqlParser(ExpressionParser):
         raise self.refused("tz() takes the name of a time zone, e.g.: tz('Europe/Berlin')")
 
     def _show(self) -> ast.Show:
-        what = self.expect_word(*_SHOWN)
+        what = self.expect(*_SHOWN)
         if (second := _SHOWN[what]) != ():
-            what = f"{what} {self.expect_word(*second)}"
-        if self.peek().is_word("CARDINALITY", "EXACT"):
-            raise self.refused(f"SHOW {what} {self.peek().value.upper()} is not supported")
-        database = self.identifier() if self.take_word("ON") else None
+            what = f"{what} {self.expect(*second)}"
+        if self.peek().is_one_of("CARDINALITY", "EXACT"):
+            raise self.refused(f"SHOW {what} {self.peek().symbol} is not supported")
+        database = self.identifier() if self.accept("ON") else None
         keys = self._with_measurement() if what == "MEASUREMENTS" else None
-        sources = tuple(self.listed(self._source)) if self.take_word("FROM") else ()
+        sources = tuple(self.listed(self._source)) if self.accept("FROM") else ()
         if what == "TAG VALUES":
             keys = self._with_key()
-        where = self.expression() if self.take_word("WHERE") else None
-        if self.take_word("ORDER"):
-            self.expect_word("BY")
+        where = self.expression() if self.accept("WHERE") else None
+        if self.accept("ORDER"):
+            self.expect("BY")
             self.identifier()
-            self.take_word("ASC")
+            self.accept("ASC")
         return ast.Show(what, database, sources, keys, where, self._paging())
 
     def _with_measurement(self) -> tuple[str, tuple[str | ast.RegularExpression, ...]] | None:
-        if not self.take_word("WITH"):
+        if not self.accept("WITH"):
             return None
-        self.expect_word("MEASUREMENT")
-        operator = self.expect_operator("=", "=~")
+        self.expect("MEASUREMENT")
+        operator = self.expect("=", "=~")
         if operator == "=":
             return operator, (self.identifier(),)
         return operator, (self._regex(),)
 
     def _with_key(self) -> tuple[str, tuple[str | ast.RegularExpression, ...]]:
-        self.expect_word("WITH")
-        self.expect_word("KEY")
-        if self.take_word("IN"):
-            self.expect_operator("(")
+        self.expect("WITH")
+        self.expect("KEY")
+        if self.accept("IN"):
+            self.expect("(")
             names = self.listed(self.identifier)
-            self.expect_operator(")")
+            self.expect(")")
             return "=", tuple(names)
-        operator = self.expect_operator("=", "!=", "<>", "=~", "!~")
+        operator = self.expect("=", "!=", "<>", "=~", "!~")
         if operator in ("=~", "!~"):
             return operator, (self._regex(),)
         return "!=" if operator == "<>" else operator, (self.identifier(),)

@@ -47,13 +47,14 @@ class Token:
     start: int
     stop: int
 
-    def is_word(self, *words: str) -> bool:
-        """Whether it is one of these keywords, which are not quoted. Case does not matter."""
-        return self.kind == "name" and self.value.upper() in words
+    @property
+    def symbol(self) -> str:
+        """An operator, or a word in capitals, which may be a keyword if it is not quoted; else empty."""
+        return self.value.upper() if self.kind in ("name", "operator") else ""
 
-    def is_operator(self, *operators: str) -> bool:
-        """Whether it is one of these operators."""
-        return self.kind == "operator" and self.value in operators
+    def is_one_of(self, *symbols: str) -> bool:
+        """Whether it is one of these keywords and operators."""
+        return self.symbol in symbols
 
 
 class Scanner:

@@ -13,6 +13,7 @@ from anabranch.errors.optional import optional
 from anabranch.query.promql import syntax as ast
 
 _TOKENS: Final = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|`[^`]*`|#[^\n]*|[\w:.]+|[^\s\w]', re.DOTALL)
+_MATCH_OPERATORS: Final[dict[str, ast.MatchOperator]] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -104,14 +105,7 @@ def _selector(found: Any, range_: int | None) -> ast.Selector:
 
 
 def _matcher(found: Any) -> ast.LabelMatcher:
-    match str(found.op).rpartition(".")[2]:
-        case "Equal":
-            return ast.LabelMatcher("=", found.name, found.value)
-        case "NotEqual":
-            return ast.LabelMatcher("!=", found.name, found.value)
-        case "Re":
-            return ast.LabelMatcher("=~", found.name, found.value)
-    return ast.LabelMatcher("!~", found.name, found.value)
+    return ast.LabelMatcher(_MATCH_OPERATORS[str(found.op).rpartition(".")[2]], found.name, found.value)
 
 
 def _shift(found: Any) -> ast.Shift:
