@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -15,8 +16,13 @@ from anabranch.runtime.tasks import Task, Tasks
 Batches = Sequence[pa.RecordBatch]
 
 
-class _Failed(NamedTuple):
-    error: BaseException
+@dataclass(eq=False, slots=True)
+class _TakenBatch:
+    """What is kept of a batch that a task took, or the error in its place."""
+
+    size: int = 0  # in bytes, before filtering
+    kept: Batches | None = None
+    error: BaseException | None = None
 
 
 class FilterAhead:
@@ -33,10 +39,7 @@ class FilterAhead:
         self._keep = keep
         self._taking = tasks.lock()  # held by the task that takes the next batch
         self._changed = tasks.condition()  # guards the fields below
-        self._ready: dict[int, Batches | _Failed] = {}
-        self._taken = 0  # number of batches that tasks took
-        self._returned = 0  # number of batches that the consumer got
-        self._sizes: dict[int, int] = {}  # of the batches taken and not returned, in bytes before filtering
+        self._taken: deque[_TakenBatch] = deque()  # that the consumer did not get yet, in order
         self._ended = False  # no further batch will be taken
         self._closed = False
         self._started: list[Task] = []
@@ -50,19 +53,19 @@ class FilterAhead:
         with self._changed:
             if not self._started and not self._ended:
                 self._start()
-            while self._returned not in self._ready:
+            while not self._taken or (self._taken[0].kept is None and self._taken[0].error is None):
                 if self._closed:
                     raise Closed("query")
-                if self._ended and self._returned == self._taken:
+                if self._ended and not self._taken:
                     raise StopIteration
                 self._changed.wait()
-            found = self._ready[self._returned]
-            if isinstance(found, _Failed):
-                raise found.error
-            del self._ready[self._returned], self._sizes[self._returned]
-            self._returned += 1
+            first = self._taken[0]
+            if first.kept is None:
+                assert first.error is not None, "it is done"
+                raise first.error
+            self._taken.popleft()
             self._changed.notify_all()
-            return found
+            return first.kept
 
     def close(self) -> None:
         """End the tasks, and wait for them. A second close is harmless, and completes an interrupted one."""
@@ -73,7 +76,7 @@ class FilterAhead:
                 self._changed.wait()
         for task in self._started:
             task.join(limits.TASK_END_S)
-        self._ready.clear()
+        self._taken.clear()
 
     def _start(self) -> None:
         for _ in range(min(limits.QUERY_FILTERS_MAX, os.cpu_count() or 1)):
@@ -98,46 +101,43 @@ class FilterAhead:
     def _filter_next(self) -> bool:
         """Take the next batch and filter it. Returns False if there is none to take."""
         with self._taking:
-            number = self._begin()
-            if number is None:
+            taken = self._begin()
+            if taken is None:
                 return False
             try:
                 batch = next(self._batches, None)
             except BaseException as exc:
-                self._put(number, _Failed(exc))
+                self._put(taken, error=exc)
                 return False
             if batch is None:
                 with self._changed:
-                    self._taken, self._ended = number, True
+                    self._taken.pop()
+                    self._ended = True
                     self._changed.notify_all()
                 return False
-            with self._changed:
-                self._sizes[number] = batch.nbytes
+            taken.size = batch.nbytes
         try:
-            found: Batches | _Failed = self._keep(batch)
+            self._put(taken, self._keep(batch))
         except BaseException as exc:
-            found = _Failed(exc)
-        self._put(number, found)
+            self._put(taken, error=exc)
         return True
 
-    def _begin(self) -> int | None:
-        """The number of the next batch, once there is room for it; None if no further one is to be taken."""
+    def _begin(self) -> _TakenBatch | None:
+        """The place of the next batch, once there is room for it; None if no further one is to be taken."""
         with self._changed:
             while not self._ended and self._is_full():
                 self._changed.wait()
             if self._ended:
                 return None
-            self._taken += 1
-            return self._taken - 1
+            self._taken.append(_TakenBatch())
+            return self._taken[-1]
 
     def _is_full(self) -> bool:
-        return (
-            self._taken - self._returned > limits.QUERY_BATCHES_AHEAD
-            or sum(self._sizes.values()) >= limits.QUERY_AHEAD_BYTES
-        )
+        sizes = [each.size for each in self._taken]
+        return len(sizes) > limits.QUERY_BATCHES_AHEAD or sum(sizes) >= limits.QUERY_AHEAD_BYTES
 
-    def _put(self, number: int, found: Batches | _Failed) -> None:
+    def _put(self, taken: _TakenBatch, kept: Batches | None = None, error: BaseException | None = None) -> None:
         with self._changed:
-            self._ready[number] = found
-            self._ended = self._ended or isinstance(found, _Failed)
+            taken.kept, taken.error = kept, error
+            self._ended = self._ended or error is not None
             self._changed.notify_all()

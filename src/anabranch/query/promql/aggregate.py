@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,12 +15,13 @@ from anabranch.query.promql.vectors import (
     Bools,
     Floats,
     Integers,
+    Key,
     Labels,
     SeriesVector,
-    key_of,
     merged,
     number_text,
     only,
+    rows_by,
     without,
 )
 from anabranch.query.promql.windows import between
@@ -32,9 +34,7 @@ def aggregated(node: ast.Aggregation, vector: SeriesVector, parameter: Floats | 
     vector = merged(vector)
     if not vector.labels:
         return vector
-    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for row, labels in enumerate(vector.labels):
-        groups.setdefault(key_of(_group(node, labels)), []).append(row)
+    groups = rows_by(vector.labels, partial(_group, node))
     match node.name, parameter:
         case "count_values", str() as label:
             return _count_values(vector, groups, label)
@@ -119,9 +119,7 @@ def _ranked(vector: SeriesVector, groups: list[list[int]], most: Floats, *, larg
     return merged(SeriesVector(vector.labels, vector.values, present).taken(ordered))
 
 
-def _count_values(
-    vector: SeriesVector, groups: dict[tuple[tuple[str, str], ...], list[int]], label: str
-) -> SeriesVector:
+def _count_values(vector: SeriesVector, groups: dict[Key, list[int]], label: str) -> SeriesVector:
     """How many series of each group have each value, with the value as a label."""
     labels, values, present = [], [], []
     for key, rows in groups.items():
@@ -131,8 +129,6 @@ def _count_values(
             labels.append({**dict(key), label: number_text(value)})
             values.append(equal.sum(axis=0).astype(np.float64))
             present.append(equal.any(axis=0))
-    return (
-        SeriesVector(labels, np.array(values), np.array(present))
-        if labels
-        else SeriesVector.empty(vector.values.shape[1])
-    )
+    if not labels:
+        return SeriesVector.empty(vector.values.shape[1])
+    return SeriesVector(labels, np.array(values), np.array(present))

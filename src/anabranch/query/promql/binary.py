@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from anabranch.errors import InvalidSql
 from anabranch.query.promql import syntax as ast
-from anabranch.query.promql.vectors import NAME, Bools, Floats, Labels, SeriesVector, key_of, merged, only, without
+from anabranch.query.promql.vectors import (
+    NAME,
+    Bools,
+    Floats,
+    Key,
+    Labels,
+    SeriesVector,
+    key_of,
+    merged,
+    only,
+    rows_by,
+    without,
+)
 
 _ARITHMETIC: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
     "+": np.add,
@@ -30,7 +43,6 @@ _COMPARISONS: Final[dict[str, Callable[[Floats, Floats], Bools]]] = {
     "<=": np.less_equal,
 }
 _SETS: Final = ("and", "or", "unless")
-_Key = tuple[tuple[str, str], ...]
 
 
 def combined(node: ast.BinaryNode, left: SeriesVector | Floats, right: SeriesVector | Floats) -> SeriesVector | Floats:
@@ -65,22 +77,16 @@ def _with_scalar(node: ast.BinaryNode, vector: SeriesVector, left: Floats, right
     return found.without_name() if node.operator in _NAMELESS or node.numbers else found
 
 
-def _signature(labels: Labels, matching: ast.Matching) -> _Key:
-    return key_of(only(labels, matching.labels) if matching.on else without(labels, (*matching.labels, NAME)))
-
-
-def _by_signature(vector: SeriesVector, matching: ast.Matching) -> dict[_Key, list[int]]:
-    found: dict[_Key, list[int]] = {}
-    for row, labels in enumerate(vector.labels):
-        found.setdefault(_signature(labels, matching), []).append(row)
-    return found
+def _signature(matching: ast.Matching, labels: Labels) -> Labels:
+    return only(labels, matching.labels) if matching.on else without(labels, (*matching.labels, NAME))
 
 
 def _sets(operator: str, left: SeriesVector, right: SeriesVector, matching: ast.Matching) -> SeriesVector:
     first, second = (left, right) if operator != "or" else (right, left)
-    there = {key: second.present[rows].any(axis=0) for key, rows in _by_signature(second, matching).items()}
+    signature = partial(_signature, matching)
+    there = {key: second.present[rows].any(axis=0) for key, rows in rows_by(second.labels, signature).items()}
     nowhere = np.zeros(first.present.shape[1], np.bool_)
-    others = [there.get(_signature(labels, matching), nowhere) for labels in first.labels]
+    others = [there.get(key_of(signature(labels)), nowhere) for labels in first.labels]
     mask: Bools = np.array(others, np.bool_).reshape(first.present.shape)  # the type is not known where there are none
     kept = SeriesVector(first.labels, first.values, first.present & (mask if operator == "and" else ~mask))
     if operator != "or":
@@ -96,7 +102,8 @@ def _matched(node: ast.BinaryNode, left: SeriesVector, right: SeriesVector) -> S
     swapped = matching.many == "right"
     many, one = (right, left) if swapped else (left, right)
     used = many.present.any(axis=0) & one.present.any(axis=0)  # Prometheus looks no further where a side is empty
-    groups = _by_signature(one, matching)
+    signature = partial(_signature, matching)
+    groups = rows_by(one.labels, signature)
     for rows in groups.values():
         if len(rows) > 1 and (one.present[rows].sum(axis=0)[used] > 1).any():
             side = "left" if swapped else "right"
@@ -105,7 +112,7 @@ def _matched(node: ast.BinaryNode, left: SeriesVector, right: SeriesVector) -> S
                 f"{one.labels[rows[0]]}, {one.labels[rows[1]]};many-to-many matching not allowed: matching labels must be "
                 "unique on one side"
             )
-    signatures = [_signature(labels, matching) for labels in many.labels]
+    signatures = [key_of(signature(labels)) for labels in many.labels]
     pairs = [(row, other) for row, key in enumerate(signatures) for other in groups.get(key, ())]
     if not pairs:
         return SeriesVector.empty(many.values.shape[1])
@@ -125,8 +132,8 @@ def _matched(node: ast.BinaryNode, left: SeriesVector, right: SeriesVector) -> S
     return merged(SeriesVector(labels, values, present), refusal)
 
 
-def _check_single(signatures: list[_Key], rows: list[int], present: Bools) -> None:
-    seen: dict[_Key, Bools] = {}
+def _check_single(signatures: list[Key], rows: list[int], present: Bools) -> None:
+    seen: dict[Key, Bools] = {}
     for position, row in enumerate(rows):
         before = seen.get(signatures[row])
         if before is not None and (before & present[position]).any():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.query.promql.vectors import NAME, Bools, Floats, SeriesVector, key_of, merged, without
+from anabranch.query.promql.vectors import NAME, Bools, Floats, Key, SeriesVector, key_of, merged, without
 
 
 def histogram_quantile(wanted: Floats, vector: SeriesVector) -> SeriesVector:
     """The quantile of each histogram, between the ends of its bucket. Series without a number as `le` are left out."""
     vector = merged(vector)
-    groups: dict[tuple[tuple[str, str], ...], list[tuple[float, int]]] = {}
+    groups: dict[Key, list[tuple[float, int]]] = {}
     for row, labels in enumerate(vector.labels):
         bound = _bound(labels.get("le", ""))
         if bound is not None:

@@ -13,7 +13,7 @@ from anabranch.errors import QueryLimitExceeded
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.promql import syntax as ast
 from anabranch.query.promql.metrics import Metric, metrics_of
-from anabranch.query.promql.vectors import NAME, Labels, SampledSeries, key_of
+from anabranch.query.promql.vectors import NAME, Key, Labels, SampledSeries, key_of
 
 
 class MetricStreams(Protocol):
@@ -59,7 +59,7 @@ class Samples:
     ) -> list[Labels]:
         """The labels of the series that match and have a sample from `first` to `last`. With `held_names`, only of the
         metrics whose names are in a column."""
-        found: dict[tuple[tuple[str, str], ...], Labels] = {}
+        found: dict[Key, Labels] = {}
         for metric in self._metrics:
             if held_names and not metric.named_by_column:
                 continue
@@ -98,7 +98,7 @@ def _labels(metric: Metric, batch: pa.RecordBatch) -> Iterator[Labels]:
 
 def _joined(found: list[SampledSeries]) -> Iterator[SampledSeries]:
     """Series of the same labels, which several streams may have, as one."""
-    same: dict[tuple[tuple[str, str], ...], list[SampledSeries]] = {}
+    same: dict[Key, list[SampledSeries]] = {}
     for each in found:
         same.setdefault(key_of(each.labels), []).append(each)
     for series in same.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -16,6 +16,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Labels = dict[str, str]
+Key = tuple[tuple[str, str], ...]
 NAME: Final = "__name__"
 
 
@@ -50,9 +51,17 @@ class SeriesVector:
         return SeriesVector([self.labels[row] for row in rows], self.values[list(rows)], self.present[list(rows)])
 
 
-def key_of(labels: Labels) -> tuple[tuple[str, str], ...]:
+def key_of(labels: Labels) -> Key:
     """Equal for equal labels."""
     return tuple(sorted(labels.items()))
+
+
+def rows_by(series: Sequence[Labels], key: Callable[[Labels], Labels]) -> dict[Key, list[int]]:
+    """The positions of series that have the same `key`."""
+    found: dict[Key, list[int]] = {}
+    for row, labels in enumerate(series):
+        found.setdefault(key_of(key(labels)), []).append(row)
+    return found
 
 
 def without(labels: Labels, names: Iterable[str]) -> Labels:
@@ -71,7 +80,7 @@ def merged(vector: SeriesVector, refusal: str = "vector cannot contain metrics w
     """One row for rows of the same labels, without rows that have no value. Raises InvalidSql if two of the same labels
     have a value at one time."""
     used = np.flatnonzero(vector.present.any(axis=1)).tolist()
-    rows: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    rows: dict[Key, list[int]] = {}
     for row in used:
         rows.setdefault(key_of(vector.labels[row]), []).append(row)
     if len(rows) == len(used):
