@@ -143,7 +143,7 @@ def _statement(query: ast.ContinuousQuery, measurement: Measurement, database: D
     select = prepared(replace(query.select, sources=(source,), into=None), database, default)
     plan = planned(select.select, 0)
     columns = SparkColumns(measurement.tags, measurement.fields, measurement.time)
-    tags = [str(tag) for tag in select.select.grouping.tags]
+    tags = select.select.grouping.names
     for tag in tags:
         if tag not in measurement.tags:
             raise InvalidSql(

@@ -64,7 +64,7 @@ def prepared(statement: ast.Select, database: Database, default: str) -> Prepare
         written,
         tuple(sources),
         tuple(names),
-        tuple(tag for tag in written.grouping.tags if isinstance(tag, str)),
+        written.grouping.names,
         {name: kind for name, kind in zip(names, types, strict=True) if kind is not None},
     )
 

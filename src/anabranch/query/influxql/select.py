@@ -39,7 +39,7 @@ def _series_rows(plan: SelectPlan, relation: _Readable, database: Database, colu
     for tags, rows in _series(plan, relation, database):
         values = list(rows)
         if values:
-            named = dict(zip([str(tag) for tag in plan.select.grouping.tags], tags, strict=True))
+            named = dict(zip(plan.select.grouping.names, tags, strict=True))
             yield Rows(relation.name, named or None, columns, values)
 
 
@@ -68,7 +68,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[Any]]:
 
 def _paged_series(series: Iterable[Rows], paging: ast.Paging) -> Iterable[Rows]:
     """The series that SLIMIT and SOFFSET select, wherever a series stands in the result."""
-    if paging.series_limit is None and not paging.series_offset:
+    if not paging.pages_series:
         return series
     found = list(series)
     kept = _kept([rows.tags or {} for rows in found], paging)
@@ -127,7 +127,7 @@ def _relations(source: PreparedSelect, plan: SelectPlan, database: Database, now
     if count > limits.INFLUXQL_ROWS_MAX:
         raise too_many_rows()
     fields = common_types({**dict.fromkeys(each.tags, "string"), **each.fields} for each in inner)
-    tags = sorted({*(str(tag) for tag in plan.select.grouping.tags), *(tag for each in inner for tag in each.tags)})
+    tags = sorted({*plan.select.grouping.names, *(tag for each in inner for tag in each.tags)})
     names = sorted(found, reverse=plan.select.descending)
     return [DerivedRows(name, tags, fields, found[name], by_time=len(inner) > 1) for name in names]
 
@@ -144,7 +144,7 @@ def _derived(
 
 
 def _grouped_by(source: PreparedSelect, outer: _Outer) -> list[str]:
-    return sorted({*source.tags, *(str(tag) for tag in outer.grouping.tags)})
+    return sorted({*source.tags, *outer.grouping.names})
 
 
 def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int) -> dict[str, list[_OrderedRow]]:
@@ -153,7 +153,7 @@ def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int
     plan = planned(statement, now, bounds=outer.times, inherited=inherited)
     paging = plan.select.paging
     # Series that the outer statement does not tell apart come mixed, and are counted as they come.
-    mixed = set(map(str, plan.select.grouping.tags)) != set(map(str, outer.grouping.tags))
+    mixed = set(plan.select.grouping.names) != set(outer.grouping.names)
     if mixed:
         plan = replace(plan, select=replace(plan.select, paging=ast.Paging()))
     found: dict[str, list[_OrderedRow]] = {}
@@ -167,9 +167,9 @@ def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int
         if mixed:
             rows.sort(key=lambda each: each.tags)  # always ascending, whatever the order of the times
             rows.sort(key=lambda each: each[:2], reverse=plan.select.descending)
-            found[name] = _paged_runs(rows, paging)
-        if not source.nested and (paging.series_limit is not None or paging.series_offset):
-            names = [str(tag) for tag in outer.grouping.tags]
+            found[name] = [row for _, run in groupby(rows, key=lambda each: each.tags) for row in paging.page(run)]
+        if not source.nested and paging.pages_series:
+            names = outer.grouping.names
             kept = _kept((dict(zip(names, each.group, strict=True)) for each in found[name]), paging)
             found[name] = [each for each in found[name] if tuple(zip(names, each.group, strict=True)) in kept]
     return found
@@ -185,7 +185,7 @@ def _within(source: PreparedSelect, outer: _Outer) -> tuple[ast.Select, bool]:
     grouping = outer.grouping if inherited else own
     calls = any(isinstance(part, ast.FunctionCall) for field in statement.fields for part in ast.walk(field.expression))
     paging, above = statement.paging, outer.paging
-    if above.series_limit is not None or above.series_offset:
+    if above.pages_series:
         limit = (paging.series_limit or 0) + (above.series_limit or 0)
         paging = replace(paging, series_limit=limit or None, series_offset=paging.series_offset + above.series_offset)
     return (
@@ -201,17 +201,8 @@ def _within(source: PreparedSelect, outer: _Outer) -> tuple[ast.Select, bool]:
 
 
 def _ordered(plan: SelectPlan, outer: _Outer, tags: tuple[str, ...], rows: Iterable[Row]) -> Iterator[_OrderedRow]:
-    names = [str(tag) for tag in plan.select.grouping.tags]
-    named = dict(zip(names, tags, strict=True))
-    group = tuple(named[str(tag)] for tag in outer.grouping.tags)
+    named = dict(zip(plan.select.grouping.names, tags, strict=True))
+    group = tuple(named[tag] for tag in outer.grouping.names)
     for row in rows:
         window = row[0] if plan.raw else plan.windows.start_of(row[0]) if plan.windows else 0
         yield _OrderedRow(group, window, tags, row)
-
-
-def _paged_runs(rows: Sequence[_OrderedRow], paging: ast.Paging) -> list[_OrderedRow]:
-    """The rows that LIMIT and OFFSET select, of each run of rows of one series."""
-    if paging.limit is None and not paging.offset:
-        return list(rows)
-    stop = None if paging.limit is None else paging.offset + paging.limit
-    return [row for _, run in groupby(rows, key=lambda each: each.tags) for row in list(run)[paging.offset : stop]]

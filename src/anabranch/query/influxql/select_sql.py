@@ -22,7 +22,7 @@ class SelectSql:
         self._plan = plan
         self._relation = relation
         self._time = relation.row_time
-        self._tags = [relation.tag(tag) for tag in plan.select.grouping.tags if isinstance(tag, str)]
+        self._tags = [relation.tag(tag) for tag in plan.select.grouping.names]
 
     def text(self) -> str:
         """The query."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
-from typing import Any, TypeVar
+from itertools import groupby
+from typing import Any
 
 from anabranch import limits
 from anabranch.errors import InvalidSql
@@ -17,7 +17,6 @@ from anabranch.query.influxql.times import TIME_MIN, US
 from anabranch.query.influxql.transforms import ARITHMETIC, mathematics, transformed
 from anabranch.query.influxql.windows import Point
 
-T = TypeVar("T")
 Row = list[Any]
 Found = tuple[tuple[str, ...], Iterable[Row]]
 """The values of the tags of GROUP BY, and the rows of that series."""
@@ -34,19 +33,13 @@ def series_of(plan: SelectPlan, relation: Columns, rows: Iterable[Sequence[Any]]
 
 def _rows(plan: SelectPlan, relation: Columns, values: Iterable[Sequence[Any]]) -> Iterable[Row]:
     if plan.listed is not None:
-        return paged(plan, _listed(plan, values))
+        return plan.select.paging.page(_listed(plan, values))
     if plan.raw and all(isinstance(leaf, ast.Reference) for leaf in plan.leaves):
-        return paged(plan, _events(plan, values))
+        return plan.select.paging.page(_events(plan, values))
     known = _raw_points(plan, values) if plan.raw else _aggregated(plan, relation, values)
     # InfluxDB counts the rows of each call separately, before it joins them.
-    points = {leaf: paged(plan, _points(plan, leaf, known)) for leaf in plan.leaves}
+    points = {leaf: plan.select.paging.page(_points(plan, leaf, known)) for leaf in plan.leaves}
     return _joined(plan, points, _defaults(plan, relation))
-
-
-def paged(plan: SelectPlan, rows: Iterable[T]) -> list[T]:
-    """The rows that LIMIT and OFFSET select."""
-    paging = plan.select.paging
-    return list(islice(rows, paging.offset, None if paging.limit is None else paging.offset + paging.limit))
 
 
 def _defaults(plan: SelectPlan, relation: Columns) -> dict[ast.Expression, Any]:

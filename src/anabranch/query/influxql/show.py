@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any, Final
 
 from anabranch import limits
@@ -45,11 +44,11 @@ def _of_measurements(statement: ast.Show, database: Database, scope: str, now: i
             names = [each.name for each in measurements]
             if statement.keys is not None:
                 names = _selected(statement, names)
-            if names := names[paging.offset :][: paging.limit]:
+            if names := paging.page(names):
                 yield _table("measurements", ["name"], [[name] for name in names])
         case "SERIES":
             keys = sorted(key for each in measurements for key in asked.series(each))
-            if keys := keys[paging.offset :][: paging.limit]:
+            if keys := paging.page(keys):
                 yield _table("", ["key"], [[key] for key in keys])
         case what:
             columns = {"TAG KEYS": ["tagKey"], "TAG VALUES": ["key", "value"]}.get(what, ["fieldKey", "fieldType"])
@@ -61,8 +60,7 @@ def _of_measurements(statement: ast.Show, database: Database, scope: str, now: i
                     rows = asked.values(each, _selected(statement, each.tags))
                 else:
                     rows = ([name, kind] for name, kind in each.fields.items())
-                stop = None if paging.limit is None else paging.offset + paging.limit
-                if values := list(islice(rows, paging.offset, stop)):
+                if values := paging.page(rows):
                     yield _table(each.name, columns, values)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal as OneOf
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,11 @@ class Grouping:
     offset: int = 0
     tags: tuple[str | RegularExpression | Wildcard, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tags, once patterns and wildcards are written out."""
+        return tuple(map(str, self.tags))
+
 
 @dataclass(frozen=True, slots=True)
 class Fill:
@@ -112,6 +121,15 @@ class Paging:
     offset: int = 0
     series_limit: int | None = None
     series_offset: int = 0
+
+    @property
+    def pages_series(self) -> bool:
+        """Whether it selects some of the series."""
+        return self.series_limit is not None or self.series_offset > 0
+
+    def page(self, rows: Iterable[_T]) -> list[_T]:
+        """The rows that LIMIT and OFFSET select."""
+        return list(islice(rows, self.offset, None if self.limit is None else self.offset + self.limit))
 
 
 @dataclass(frozen=True, slots=True)
