@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -29,8 +28,7 @@ _MIB: Final = 1 << 20
 _OUTSIDE: Final = "points outside of its memory"
 
 
-@dataclass(frozen=True, slots=True)
-class _HeldBuffer:
+class _HeldBuffer(NamedTuple):
     address: int
     size: int
 
@@ -86,9 +84,7 @@ class WasmInstance:
         """Call a function with a batch of these columns, and return the rows that it makes of them, any number. It may execute
         instructions for `work` rows more than it is given. Raises ModuleFailed."""
         laid = [lay_out(column) for column in arguments]
-        columns_bytes = len(schema) * _COLUMN_BYTES
-        columns_at = self._room("result columns", columns_bytes)
-        self._write(columns_at, bytes(columns_bytes))
+        columns_at = self._stored("result columns", bytes(len(schema) * _COLUMN_BYTES))
         batch = self._put_batch(rows, laid, (columns_at, 0, 0, 0))
         self._invoke(export, rows + work, batch)
         *_, made = self._column(batch + _HEAD_BYTES)
@@ -187,39 +183,33 @@ class WasmInstance:
         self._places[slot] = _HeldBuffer(address, wanted)
         return address
 
-    def _put(self, slot: str, laid: Laid) -> tuple[int, int, int, int]:
-        size = laid.values.size if isinstance(laid.values, pa.Buffer) else len(laid.values)
-        values = self._room(f"{slot} values", size)
-        self._write(values, laid.values)
-        offsets = validity = 0
-        if laid.offsets is not None:
-            offsets = self._room(f"{slot} offsets", len(laid.offsets))
-            self._write(offsets, laid.offsets)
-        if laid.validity is not None:
-            validity = self._room(f"{slot} validity", len(laid.validity))
-            self._write(validity, laid.validity)
-        return values, offsets, validity, size
+    def _stored(self, slot: str, data: bytes | pa.Buffer | None) -> int:
+        """Put bytes into memory that is kept for the next call, and return their address; 0 for None."""
+        if data is None:
+            return 0
+        size = data.size if isinstance(data, pa.Buffer) else len(data)
+        address = self._room(slot, size)
+        source = data.address if isinstance(data, pa.Buffer) else data
+        if size:
+            ctypes.memmove(self._memory.base + address, source, size)
+        return address
 
     def _put_batch(self, rows: int, laid: Sequence[Laid], result: tuple[int, int, int, int]) -> int:
         """The address of a batch with these arguments, which are put into memory too."""
-        columns = [self._put(f"argument {number}", each) for number, each in enumerate(laid)]
-        head = [rows, len(columns), *result, *(part for column in columns for part in column)]
-        batch = self._room(_BATCH, len(head) * 4)
-        self._write(batch, struct.pack(f"<{len(head)}I", *head))
-        return batch
+        head = [rows, len(laid), *result]
+        for number, each in enumerate(laid):
+            parts = (("values", each.values), ("offsets", each.offsets), ("validity", each.validity))
+            head += [self._stored(f"argument {number} {name}", part) for name, part in parts]
+            head.append(each.values.size if isinstance(each.values, pa.Buffer) else len(each.values))
+        return self._stored(_BATCH, struct.pack(f"<{len(head)}I", *head))
 
     def _result_room(self, rows: int, result: pa.DataType | None) -> tuple[int, int, int, int]:
         if result is None:
             return 0, 0, 0, 0
-        bits = -(-rows // 8)
-        validity = self._room("result validity", bits)
-        self._write(validity, b"\xff" * bits)
-        width = width_of(result)
-        if width:
-            return self._room("result values", rows * width), 0, validity, rows * width
-        offsets = self._room("result offsets", (rows + 1) * 4)
-        self._write(offsets, bytes(4))
-        return 0, offsets, validity, 0
+        validity = self._stored("result validity", b"\xff" * -(-rows // 8))
+        if size := rows * width_of(result):
+            return self._room("result values", size), 0, validity, size
+        return 0, self._stored("result offsets", bytes((rows + 1) * 4)), validity, 0
 
     def _column(self, address: int) -> tuple[int, int, int, int]:
         """The addresses of its values, offsets and validity, and its size."""
@@ -244,13 +234,6 @@ class WasmInstance:
             return taken(result, rows, values, offsets, both(valid, nulls))
         except (ValueError, pa.ArrowInvalid) as exc:
             raise ModuleFailed(self._name, f"its result is not a column of {result}: {exc}") from exc
-
-    def _write(self, address: int, data: bytes | pa.Buffer) -> None:
-        """Into memory that `alloc` returned."""
-        if isinstance(data, bytes):
-            ctypes.memmove(self._memory.base + address, data, len(data))
-        elif data.size:
-            ctypes.memmove(self._memory.base + address, data.address, data.size)
 
     def _read(self, address: int, size: int, what: str) -> bytes:
         if address + size > self._memory.size:

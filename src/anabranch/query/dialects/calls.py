@@ -12,6 +12,9 @@ from sqlglot.errors import UnsupportedError
 
 from anabranch import limits
 
+LIKE_POSTGRESQL: Final = frozenset({"risingwave", "materialize"})
+"""Dialects in which the second of a time has a fraction, intervals have several units and plural ones, casts round a half to the
+even integer, and sums have 64 bits if the integers have up to 32."""
 IS_TIME: Final = "anabranch_time"
 """Marks, in `meta`, the bounds of windows: times here, and milliseconds in ksqlDB."""
 

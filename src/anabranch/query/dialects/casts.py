@@ -7,13 +7,12 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import Conversion, NotTranslated
-from anabranch.query.dialects.kinds import FRACTIONAL_SECONDS, INTEGERS, kind_of, overwrite
+from anabranch.query.dialects.calls import LIKE_POSTGRESQL, Conversion, NotTranslated
+from anabranch.query.dialects.kinds import INTEGERS, kind_of, overwrite
 
 _CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
-"""A cast to an integer cuts off the fraction. It rounds in the others, as in DuckDB; it cuts off in Spark."""
-_TO_EVEN: Final = frozenset({"risingwave", "materialize"})
-"""Of those that round: those that round a half to the even number, as DuckDB does. The others round it away from zero."""
+"""A cast to an integer cuts off the fraction. It rounds in the others, as in DuckDB; it cuts off in Spark.
+A half is rounded to the even number in DuckDB and the dialects like PostgreSQL, away from zero in the others."""
 _ROUNDS_TEXTS: Final = "snowflake"
 """Where a text with a fraction becomes the nearest integer, as in DuckDB. It is cut off in Flink, and no integer elsewhere."""
 _SMALL_INTEGERS: Final = frozenset({exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.MEDIUMINT, exp.DType.INT})
@@ -120,7 +119,7 @@ def _is_whole(node: exp.Expr, dialect: str) -> bool:
         case exp.Round():
             return node.args.get("decimals") is None
         case exp.Extract():
-            return node.name.lower() != "second" or dialect not in FRACTIONAL_SECONDS
+            return node.name.lower() != "second" or dialect not in LIKE_POSTGRESQL
         case exp.Literal() if node.is_string:
             return bool(WHOLE_NUMBER.fullmatch(node.name))
     return kind_of(node) in INTEGERS or isinstance(node, _WHOLE)
@@ -152,7 +151,7 @@ def _round_as(cast: exp.Cast, to: Conversion) -> None:
             cast.set("this", exp.Var(this=of_text))
         return
     cases: list[tuple[str, str]] = []
-    cuts_off, to_even = to.dialect in _CUTS_OFF, to.dialect in _TO_EVEN
+    cuts_off, to_even = to.dialect in _CUTS_OFF, to.dialect in LIKE_POSTGRESQL
     if not to.pipeline and cuts_off:
         cases = [
             ("IN ('FLOAT', 'DOUBLE')", f"trunc(TRY_CAST({value} AS DOUBLE))"),

@@ -11,8 +11,6 @@ Kind = Literal["text", "int32", "int64", "decimal", "double"]
 """`int32` are integers of up to 32 bits. A `decimal` may also be a double, where a part of it is unknown."""
 KIND: Final = "anabranch_kind"
 """Marks, in `meta`, the kind of what a call was replaced by."""
-FRACTIONAL_SECONDS: Final = frozenset({"risingwave", "materialize"})
-"""Where the second of a time has a fraction."""
 _UP_TO_32_BITS: Final = exp.DataType.SIGNED_INTEGER_TYPES - {exp.DType.BIGINT, exp.DType.INT128, exp.DType.INT256}
 _DOUBLES: Final = (exp.Avg, exp.Sqrt, exp.Exp, exp.Ln, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance)
 _FRACTIONS: Final[tuple[Kind, ...]] = ("double", "decimal")

@@ -1,5 +1,5 @@
-"""What the systems write alike and compute differently: division, parts of times, intervals, sums, nulls. Casts, substrings,
-LIKE and elements of arrays have modules of their own.
+"""What the systems write alike and compute differently: division, parts of times, intervals, sums, nulls, LIKE, elements of
+arrays. Casts and substrings have modules of their own.
 
 A part that can be written so that its result stays the same is rewritten, any other is refused."""
 
@@ -10,14 +10,12 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import Conversion, NotTranslated
+from anabranch.query.dialects.calls import LIKE_POSTGRESQL, Conversion, NotTranslated
 from anabranch.query.dialects.casts import WHOLE_NUMBER, write_cast
-from anabranch.query.dialects.elements import write_element
-from anabranch.query.dialects.kinds import FRACTIONAL_SECONDS, INTEGERS, kind_of, overwrite, start_of
-from anabranch.query.dialects.like import write_like
+from anabranch.query.dialects.kinds import INTEGERS, kind_of, overwrite, start_of
 from anabranch.query.dialects.substrings import write_end_of_text, write_substring
 from anabranch.query.dialects.texts import write_trim
-from anabranch.query.dialects.times import write_seconds_since_1970
+from anabranch.query.dialects.times import UNITS, write_seconds_since_1970
 from anabranch.query.dialects.written_calls import CALL_KINDS, write_call
 
 _DIVIDES_INTEGERS: Final = frozenset({"flink", "ksqldb", "azure", "trino", "risingwave", "materialize"})
@@ -33,15 +31,17 @@ _CONCATENATES_NULLS: Final = "ksqldb"
 _TRUNCATED_TO: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond"})
 _ADDS_TEXTS: Final = frozenset({"azure", "ksqldb"})
 """Where + is || of texts."""
-_INTERVAL_UNITS: Final = frozenset(
-    ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
-)
-_SEVERAL_UNITS: Final = frozenset({"risingwave", "materialize"})
-_PLURAL_UNITS: Final = frozenset({"risingwave", "materialize"})
 _SUMS_64_BITS: Final = frozenset({"flink", "ksqldb", "azure", "bigquery", "trino"})
-"""Where a sum of integers is one of 64 bits."""
-_SUMS_32_BITS: Final = frozenset({"risingwave", "materialize"})
-"""Where it is so of integers of up to 32 bits only; other sums are decimals there, as are all in Snowflake."""
+"""Where a sum of integers is one of 64 bits. All are decimals in Snowflake, and others than of 32 bits in the dialects like
+PostgreSQL."""
+_ESCAPES: Final = frozenset({"bigquery", "risingwave", "materialize"})
+"""Where a backslash in a pattern escapes what follows, as in Spark. It is a plain character in the others, as in DuckDB."""
+_LIKE_UNDOCUMENTED: Final = "ksqldb"
+_FROM_0: Final = frozenset({"bigquery", "snowflake"})
+_FAILS_BEHIND_THE_END: Final = frozenset({"bigquery", "trino"})
+"""Where an index behind the end is an error. It is null in the others."""
+_FROM_END: Final = "ksqldb"
+"""Where negative indexes count from the end."""
 
 
 def rewrite(tree: exp.Expr, to: Conversion) -> None:
@@ -69,7 +69,7 @@ def rewrite(tree: exp.Expr, to: Conversion) -> None:
 
 
 def _write_extract(node: exp.Extract, to: Conversion) -> None:
-    part, fractional = node.name.lower(), to.dialect in FRACTIONAL_SECONDS
+    part, fractional = node.name.lower(), to.dialect in LIKE_POSTGRESQL
     if part == "epoch" and fractional:
         write_seconds_since_1970(node, to)
     elif part not in _PARTS_OF_TIMES and (part != "second" or to.pipeline != fractional):
@@ -81,7 +81,7 @@ def _write_extract(node: exp.Extract, to: Conversion) -> None:
 
 def _write_truncation(node: exp.TimestampTrunc, to: Conversion) -> None:
     unit = node.unit.name.lower() if node.unit is not None else ""
-    unit = unit.removesuffix("s") if to.dialect in _PLURAL_UNITS else unit
+    unit = unit.removesuffix("s") if to.dialect in LIKE_POSTGRESQL else unit
     if node.args.get("zone") is not None:
         raise NotTranslated("truncating in a time zone is not translated; leave it out: times are in UTC")
     if unit not in _TRUNCATED_TO or (unit == "week" and to.dialect == "azure"):
@@ -108,13 +108,13 @@ def _write_interval(node: exp.Interval, to: Conversion) -> None:
     """DuckDB and Spark read alike: a whole number of one unit. DuckDB also reads several, as PostgreSQL does."""
     if isinstance(node.parent, exp.Anonymous):
         return
-    several = not to.pipeline and to.dialect in _SEVERAL_UNITS and node.unit is None
+    several = not to.pipeline and to.dialect in LIKE_POSTGRESQL and node.unit is None
     if several and node.this is not None and node.this.is_string:
         return
     negative = isinstance(node.this, exp.Neg)
     number = node.this.this if negative else node.this
     unit = node.unit.name.lower().removesuffix("s") if isinstance(node.unit, exp.Var) else None
-    if number is None or not number.is_string or not WHOLE_NUMBER.fullmatch(number.name) or unit not in _INTERVAL_UNITS:
+    if number is None or not number.is_string or not WHOLE_NUMBER.fullmatch(number.name) or unit not in UNITS:
         raise NotTranslated(
             "this interval is not translated; write whole numbers of one unit each: INTERVAL '1' DAY + INTERVAL '2' HOUR"
         )
@@ -150,7 +150,7 @@ def _write_division(node: exp.Div, to: Conversion) -> None:
 def _write_sum(node: exp.Sum, to: Conversion) -> None:
     """A sum of what surely are integers has 128 bits in DuckDB: write one of 64 bits, with its FILTER and its OVER."""
     kind = kind_of(node.this.expressions[0] if isinstance(node.this, exp.Distinct) else node.this)
-    has_64_bits = to.dialect in _SUMS_64_BITS or (to.dialect in _SUMS_32_BITS and kind == "int32")
+    has_64_bits = to.dialect in _SUMS_64_BITS or (to.dialect in LIKE_POSTGRESQL and kind == "int32")
     if to.pipeline or kind not in INTEGERS or not has_64_bits:
         return
     whole: exp.Expr = node
@@ -207,9 +207,59 @@ def _as_text(node: exp.Expr, to: Conversion) -> exp.Expr:
     return overwrite(node, f"({to.written(node)})")
 
 
+def _write_like(node: exp.Like | exp.ILike, to: Conversion) -> None:
+    """Write a backslash so that it escapes, or does not, as in the dialect. Raises NotTranslated for patterns that may match
+    other texts there."""
+    pattern, has_escape = node.args["expression"], isinstance(node.parent, exp.Escape)
+    if to.dialect == "azure" and (not pattern.is_string or "[" in pattern.name):
+        raise NotTranslated("LIKE with [ ] or without a constant pattern is not translated; use % and _")
+    if has_escape or (pattern.is_string and "\\" not in pattern.name):
+        return
+    if to.dialect == _LIKE_UNDOCUMENTED and pattern.is_string:
+        raise NotTranslated("LIKE with a backslash is not translated; name what escapes: LIKE '50!%' ESCAPE '!'")
+    if to.pipeline == (to.dialect in _ESCAPES):
+        return
+    if not to.pipeline:
+        node.replace(exp.Escape(this=node.copy(), expression=exp.Literal.string("\\")))
+    elif pattern.is_string:
+        node.set("expression", exp.Literal.string(pattern.name.replace("\\", "\\\\")))
+    else:
+        overwrite(pattern, rf"replace({to.written(pattern)}, '\\', '\\\\')")
+
+
+# Elements of arrays and maps. Indexes count from 1 in DuckDB; those of BigQuery and Snowflake from 0.
+
+
+def _write_element(node: exp.Bracket, to: Conversion) -> None:
+    """The element in the target. A constant text is the key of a map or a struct, which all write alike."""
+    if isinstance(node.this, exp.AnonymousAggFunc):
+        return  # a quantile
+    if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+        raise NotTranslated("a part of an array is not translated; write one index")
+    (at,) = node.expressions
+    if at.is_string:
+        return
+    index = int(at.to_py()) if at.is_int else None
+    offset = node.args.get("offset")
+    first = int(offset) if offset is not None else 0 if to.dialect in _FROM_0 else 1
+    if index is not None and index < first and not (to.dialect == _FROM_END and index < 0):
+        raise NotTranslated(f"an element before the first is not translated; indexes count from {first}")
+    if to.dialect == "snowflake" and index is None:  # which may also be a key
+        raise NotTranslated("an element at a computed index is not translated; write a constant")
+    written = str(index + (1 - first)) if index is not None and index >= 0 else to.written(at)
+    if index is None and first == 0:
+        written = f"({written}) + 1"
+    array = to.written(node.this)
+    if not isinstance(node.this, exp.Column | exp.Var | exp.Dot | exp.Bracket | exp.Func):
+        array = f"({array})"
+    fails = to.dialect in _FAILS_BEHIND_THE_END and not node.args.get("safe")
+    spark = f"{'element_at' if fails else 'try_element_at'}({array}, {written})"
+    overwrite(node, spark if to.pipeline else f"{array}[{written}]")
+
+
 _WRITERS: Final[dict[type[exp.Expr], Callable[[Any, Conversion], None]]] = {
     exp.Add: _write_addition,
-    exp.Bracket: write_element,
+    exp.Bracket: _write_element,
     exp.Cast: write_cast,
     exp.Ceil: _write_ceil,
     exp.Concat: _write_concatenation,
@@ -225,6 +275,6 @@ _WRITERS: Final[dict[type[exp.Expr], Callable[[Any, Conversion], None]]] = {
     exp.TryCast: write_cast,
     **dict.fromkeys((exp.Greatest, exp.Least), _write_extreme),
     **dict.fromkeys((exp.Left, exp.Right), write_end_of_text),
-    **dict.fromkeys((exp.Like, exp.ILike), write_like),
+    **dict.fromkeys((exp.Like, exp.ILike), _write_like),
     **dict.fromkeys(CALL_KINDS, write_call),
 }

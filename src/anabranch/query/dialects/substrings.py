@@ -8,14 +8,14 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import Conversion, NotTranslated
+from anabranch.query.dialects.calls import LIKE_POSTGRESQL, Conversion, NotTranslated
 from anabranch.query.dialects.kinds import overwrite
 from anabranch.query.dialects.written_calls import NOT_NEGATIVE, PLACES, name_of
 
-COUNTS_BEFORE_THE_TEXT: Final = frozenset({"azure", "risingwave", "materialize"})
+COUNTS_BEFORE_THE_TEXT: Final = LIKE_POSTGRESQL | {"azure"}
 """A substring from a negative place begins before the text; in the others it counts from the end."""
 _NOT_DOCUMENTED: Final = "snowflake"
-_REFUSES_LENGTHS: Final = frozenset({"azure", "risingwave", "materialize", "bigquery"})
+_REFUSES_LENGTHS: Final = COUNTS_BEFORE_THE_TEXT | {"bigquery"}
 """A negative length is an error."""
 _BEGINS: Final = {
     "flink": "WHEN {n} + {size} < 0 THEN {size} + 1 WHEN {n} < 0 THEN {n} + {size} + 1 WHEN {n} = 0 THEN 1",
@@ -93,7 +93,7 @@ def write_end_of_text(node: exp.Left | exp.Right, to: Conversion) -> None:
     if _at_least(node.expression, 0):
         return
     text, count = _sql(node.this, to), _sql(node.expression, to)
-    if to.dialect not in ("risingwave", "materialize"):
+    if to.dialect not in LIKE_POSTGRESQL:
         count = _length(node.expression, to)
     elif to.pipeline:  # all but so many characters of the other end
         count = f"CASE WHEN {count} < 0 THEN greatest(length({text}) + {count}, 0) ELSE {count} END"

@@ -16,11 +16,11 @@ from anabranch.query.dialects.calls import IS_TIME, Conversion, NotTranslated, W
 from anabranch.query.dialects.kinds import overwrite
 from anabranch.query.dialects.time_formats import pattern
 
-_UNITS: Final = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
+UNITS: Final = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 _US: Final = {"microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000}
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
-_WHOLE: Final = frozenset(_UNITS) - _MONTHS.keys()
-_ALL: Final = frozenset(_UNITS)
+_WHOLE: Final = frozenset(UNITS) - _MONTHS.keys()
+_ALL: Final = frozenset(UNITS)
 _UP_TO_A_DAY: Final = _WHOLE - {"week"}
 _SHORT: Final = {
     "azure": (
@@ -44,9 +44,9 @@ _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?Z?)?)?
 
 def _unit(call: WrittenCall, at: int, allowed: frozenset[str]) -> str:
     word = call.word(at)
-    unit = _NAMES.get(call.dialect, {each: each for each in _UNITS}).get(word)
+    unit = _NAMES.get(call.dialect, {each: each for each in UNITS}).get(word)
     if unit not in allowed:
-        shown = ", ".join(each for each in _UNITS if each in allowed)
+        shown = ", ".join(each for each in UNITS if each in allowed)
         raise NotTranslated(f"{call.name} in units of {word} is not translated; use one of {shown}")
     return unit
 

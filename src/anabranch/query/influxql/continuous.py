@@ -70,9 +70,9 @@ def _interval(query: ast.ContinuousQuery) -> tuple[int, int]:
 def _check_form(query: ast.ContinuousQuery, default: str) -> None:
     """Raise InvalidSql for clauses that a continuous query can't have, whatever its measurements."""
     select, (interval, _) = query.select, _interval(query)
-    if query.every is not None and query.every < interval:
+    if query.every_ns is not None and query.every_ns < interval:
         raise InvalidSql(
-            f"RESAMPLE EVERY {duration_text(query.every)} would write the results of a window of {duration_text(interval)} several "
+            f"RESAMPLE EVERY {duration_text(query.every_ns)} would write the results of a window of {duration_text(interval)} several "
             "times, first before it ends, and a stream keeps them all; leave EVERY out, or write a pipeline with early results"
         )
     if select.fill.kind in ("previous", "linear"):
@@ -80,7 +80,7 @@ def _check_form(query: ast.ContinuousQuery, default: str) -> None:
             f"fill({select.fill.kind}) needs the values of other windows; use fill(none) here, and "
             f"fill({select.fill.kind}) in a SELECT from the result"
         )
-    if select.fill.kind == "number" and max(query.every or 0, query.lasting or 0) > interval:
+    if select.fill.kind == "number" and max(query.every_ns or 0, query.for_ns or 0) > interval:
         raise InvalidSql(
             "RESAMPLE with fill() would write windows without events; use fill(none) here, and fill() in a SELECT from the "
             "result"
@@ -179,10 +179,10 @@ def _present(plan: SelectPlan, window: WindowSql, names: Sequence[str]) -> Itera
 
 def _options(query: ast.ContinuousQuery) -> str:
     interval, _ = _interval(query)
-    if query.lasting is None:
+    if query.for_ns is None:
         return f"time = {quoted(_TIME)}"
     # How long after its end a window is computed for the last time.
-    delay = (query.lasting - interval) // US
+    delay = (query.for_ns - interval) // US
     return f"time = {quoted(_TIME)}, watermark = '{span(delay) if delay else '0 seconds'}'"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
@@ -79,12 +81,35 @@ TRANSFORMS: Final = {
 """Functions over the values that follow each other in a series, with how many arguments they take."""
 NEIGHBOURS: Final = frozenset(TRANSFORMS) - {"cumulative_sum"}
 """Those whose first result needs the window before the time range."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFunction:
+    """A function of the numbers of one row: how it is computed, and Spark's SQL with places for its arguments."""
+
+    compute: Callable[..., Any]
+    spark: str
+    arguments: int = 1
+    keeps_integers: bool = False
+
+
+def _round(number: float) -> int:
+    return math.floor(abs(number) + 0.5) * (1 if number >= 0 else -1)
+
+
 MATHEMATICS: Final = {
-    **dict.fromkeys(("abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "ln", "log2", "log10"), 1),
-    **dict.fromkeys(("round", "sin", "sqrt", "tan"), 1),
-    **dict.fromkeys(("atan2", "log", "pow"), 2),
+    **{name: RowFunction(getattr(math, name), f"{name}({{}})") for name in ("atan", "cos", "exp", "sin", "tan")},
+    **{name: RowFunction(getattr(math, name), f"{name}({{}})") for name in ("log2", "log10")},
+    **{name: RowFunction(getattr(math, name), f"nanvl({name}({{}}), NULL)") for name in ("acos", "asin", "sqrt")},
+    "abs": RowFunction(abs, "abs({})", keeps_integers=True),
+    "ceil": RowFunction(math.ceil, "double(ceil({}))", keeps_integers=True),
+    "floor": RowFunction(math.floor, "double(floor({}))", keeps_integers=True),
+    "round": RowFunction(_round, "round({})", keeps_integers=True),
+    "ln": RowFunction(math.log, "ln({})"),
+    "log": RowFunction(math.log, "log({1}, {0})", 2),
+    "atan2": RowFunction(math.atan2, "atan2({}, {})", 2),
+    "pow": RowFunction(math.pow, "nanvl(pow({}, {}), NULL)", 2),
 }
-"""Functions of one row, with how many arguments they take."""
 LISTS: Final = ("top", "bottom", "distinct")
 """Functions that return several rows for a window."""
 
@@ -106,7 +131,7 @@ def check_call(call: ast.FunctionCall, *, grouped: bool | None) -> None:
         _check_count(name, len(arguments), *TRANSFORMS[name])
         _check_transform(call, grouped=grouped)
     elif name in MATHEMATICS:
-        _check_count(name, len(arguments), MATHEMATICS[name])
+        _check_count(name, len(arguments), MATHEMATICS[name].arguments)
     elif name == "distinct":
         _check_count(name, len(arguments), 1)
         _check_reference(name, arguments[0])

@@ -77,13 +77,13 @@ class _InfluxqlParser(ExpressionParser):
 
     def _continuous(self) -> ast.ContinuousQuery:
         name, database = self._continuous_name()
-        every: int | None = None
-        lasting: int | None = None
+        every_ns: int | None = None
+        for_ns: int | None = None
         if self.accept("RESAMPLE"):
             if not self.peek().is_one_of("EVERY", "FOR"):
                 raise self.unexpected("EVERY", "FOR")
-            every = self._duration() if self.accept("EVERY") else None
-            lasting = self._duration() if self.accept("FOR") else None
+            every_ns = self._duration() if self.accept("EVERY") else None
+            for_ns = self._duration() if self.accept("FOR") else None
         self.expect("BEGIN")
         self.expect("SELECT")
         select = self._select()
@@ -92,11 +92,11 @@ class _InfluxqlParser(ExpressionParser):
             raise self.refused("expected INTO in a continuous query")
         if interval is None:
             raise self.refused("expected GROUP BY time(…) in a continuous query")
-        if lasting is not None and lasting < max(interval, every or 0):
+        if for_ns is not None and for_ns < max(interval, every_ns or 0):
             least = "the interval of GROUP BY time(…), and of EVERY"
             raise self.refused(f"the duration of FOR must not be shorter than {least}")
         self.expect("END")
-        return ast.ContinuousQuery(name, database, select, every, lasting)
+        return ast.ContinuousQuery(name, database, select, every_ns, for_ns)
 
     def _duration(self) -> int:
         token = self.peek()

@@ -22,7 +22,6 @@ _RESULTS: Final[Mapping[str, FieldType]] = {
     "moving_average": "float",
     "elapsed": "integer",
 }
-_KEEP_INTEGERS: Final = ("abs", "ceil", "floor", "round")
 _ORDER: Final[tuple[FieldType, ...]] = ("float", "integer", "string", "boolean")
 
 
@@ -62,5 +61,5 @@ def _type_of_call(name: str, argument: FieldType | None) -> FieldType | None:
     if name in AGGREGATES:
         return AGGREGATES[name].result or argument
     if name in MATHEMATICS:
-        return argument if name in _KEEP_INTEGERS else "float"
+        return argument if MATHEMATICS[name].keeps_integers else "float"
     return argument if name in LISTS else _RESULTS.get(name, argument)

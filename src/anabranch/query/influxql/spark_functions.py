@@ -8,18 +8,10 @@ from typing import Final
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.conditions import ConditionSql
-from anabranch.query.influxql.functions import AGGREGATES, number_of
+from anabranch.query.influxql.functions import AGGREGATES, MATHEMATICS, number_of
 from anabranch.query.influxql.relation import FieldType
 from anabranch.query.influxql.result_types import type_of
 
-_MATHEMATICS: Final[Mapping[str, str]] = {
-    **{name: f"{name}({{}})" for name in ("abs", "atan", "cos", "exp", "sin", "tan", "round", "ln", "log2", "log10")},
-    **{name: f"nanvl({name}({{}}), NULL)" for name in ("acos", "asin", "sqrt")},
-    "ceil": "double(ceil({}))",
-    "floor": "double(floor({}))",
-    "atan2": "atan2({}, {})",
-    "pow": "nanvl(pow({}, {}), NULL)",
-}
 _NEAREST: Final = {"top": "max()", "bottom": "min()", "distinct": "count(distinct())"}
 
 
@@ -96,10 +88,8 @@ class WindowSql:
                 if operator in ("&", "|", "^") and kinds != {"integer"}:
                     raise InvalidSql(f"type error: operator {operator} takes integers")
                 return self._operation(operator, self.value(left), self.value(right))
-            case ast.FunctionCall(name, arguments) if name in _MATHEMATICS:
-                return _MATHEMATICS[name].format(*map(self.value, arguments))
-            case ast.FunctionCall("log", (number, base)):
-                return f"log({self.value(base)}, {self.value(number)})"
+            case ast.FunctionCall(name, arguments) if name in MATHEMATICS:
+                return MATHEMATICS[name].spark.format(*map(self.value, arguments))
             case ast.FunctionCall(name) if name in AGGREGATES:
                 return self._filled(expression)
             case ast.FunctionCall(name):

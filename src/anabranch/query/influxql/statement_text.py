@@ -21,10 +21,10 @@ def continuous_text(query: ast.ContinuousQuery, default: str) -> str:
     """CREATE CONTINUOUS QUERY in one line. `default` is the database of measurements without one; all are written with
     theirs."""
     parts = ["CREATE CONTINUOUS QUERY", name_text(query.name), "ON", name_text(query.database)]
-    if query.every is not None or query.lasting is not None:
+    if query.every_ns is not None or query.for_ns is not None:
         parts.append("RESAMPLE")
-    parts += ["EVERY", duration_text(query.every)] if query.every is not None else []
-    parts += ["FOR", duration_text(query.lasting)] if query.lasting is not None else []
+    parts += ["EVERY", duration_text(query.every_ns)] if query.every_ns is not None else []
+    parts += ["FOR", duration_text(query.for_ns)] if query.for_ns is not None else []
     return " ".join([*parts, "BEGIN", select_text(query.select, default), "END"])
 
 

@@ -180,13 +180,13 @@ class DatabaseChange:
 
 @dataclass(frozen=True, slots=True)
 class ContinuousQuery:
-    """CREATE CONTINUOUS QUERY … ON … BEGIN … END. `every` and `lasting` are the nanoseconds of RESAMPLE EVERY and FOR."""
+    """CREATE CONTINUOUS QUERY … ON … BEGIN … END. `every_ns` and `for_ns` are those of RESAMPLE EVERY and FOR."""
 
     name: str
     database: str
     select: Select
-    every: int | None = None
-    lasting: int | None = None
+    every_ns: int | None = None
+    for_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from anabranch.query.influxql import syntax as ast
-from anabranch.query.influxql.functions import number_of
+from anabranch.query.influxql.functions import MATHEMATICS, number_of
 from anabranch.query.influxql.times import SECOND, in_unit
 from anabranch.query.influxql.windows import Point
 
@@ -83,25 +83,12 @@ ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-_OF_NUMBERS: Final[dict[str, Callable[..., Any]]] = {
-    "abs": abs,
-    "ceil": math.ceil,
-    "floor": math.floor,
-    "round": lambda number: math.floor(abs(number) + 0.5) * (1 if number >= 0 else -1),
-    "ln": math.log,
-    "log": math.log,
-    "pow": math.pow,
-    **{name: getattr(math, name) for name in ("acos", "asin", "atan", "atan2", "cos", "exp", "log2", "log10", "sin")},
-    **{name: getattr(math, name) for name in ("sqrt", "tan")},
-}
-
-
 def mathematics(name: str, arguments: Sequence[Any]) -> Any:
     """The value of a function of one row; None if an argument is no number, or the result is none."""
     if any(isinstance(each, bool) or not isinstance(each, int | float) for each in arguments):
         return None
     try:
-        found = _OF_NUMBERS[name](*arguments)
+        found = MATHEMATICS[name].compute(*arguments)
     except (ValueError, OverflowError, ZeroDivisionError):
         return None
     return None if isinstance(found, complex) else found
