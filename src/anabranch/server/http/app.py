@@ -21,8 +21,7 @@ from anabranch.server.broker import Broker
 from anabranch.server.http.access import authenticate
 from anabranch.server.http.cors import check_host, check_origin, with_cors
 from anabranch.server.http.endpoints import Endpoint
-from anabranch.server.http.front import HttpCall, HttpFront
-from anabranch.server.http.names import stream_of
+from anabranch.server.http.front import HttpCall, HttpFront, stream_of
 from anabranch.server.http.openapi import openapi
 from anabranch.server.http.problem import HttpRefusal, draining, problem_response
 from anabranch.server.http.table import ENDPOINTS

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from anabranch.errors import InvalidArgument
+from anabranch.deployments.info import QueryInfo
+from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.warn import Warned, issue_here
 from anabranch.server.calls import run
 from anabranch.server.http.body import read_body
@@ -61,6 +62,14 @@ async def verb_result(call: HttpCall, name: str, arguments: Mapping[str, Any], *
 def run_verb(call: HttpCall, name: str, arguments: Mapping[str, Any]) -> Any:
     """Call a verb in this thread. Raises what the verb raises."""
     return run(call.front.broker, call.principal, name, arguments, admit=False)
+
+
+def find_query(call: HttpCall, name: str) -> QueryInfo | None:
+    """A deployed query; None if there is none of this name."""
+    try:
+        return call.front.store.queries.get(name)
+    except QueryNotFound:
+        return None
 
 
 def with_request(verb: StoreVerb, arguments: Mapping[str, Any], key: str | None) -> Mapping[str, Any]:

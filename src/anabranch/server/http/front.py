@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from anabranch.errors import InvalidArgument
+from anabranch.errors import InvalidArgument, InvalidName
 from anabranch.model.stream import StreamInfo
 from anabranch.security.guard import Principal
 from anabranch.server.broker import Broker
@@ -20,6 +20,17 @@ class HttpFront(EventFront):
         """`description` is that of the API, as OpenAPI."""
         super().__init__(broker)
         self.description = description
+
+
+def stream_of(request: Request) -> str:
+    """The name of the stream of the path of a request, `scope/name`. In the path of a Durable Stream, everything after the
+    scope is the name, with `.` for `/`. Raises InvalidName."""
+    scope, name = request.path_params["scope"], request.path_params["name"]
+    if request.scope["path"].startswith("/streams/"):
+        name = name.replace("/", ".")
+    if "/" in scope or "/" in name:
+        raise InvalidName(f"'{scope}/{name}' is not a stream name: expected a scope and a name without '/'")
+    return f"{scope}/{name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,11 @@ Encoder = Callable[[pa.RecordBatch | None, StreamCut], bytes]
 def _encoder(form: str, schema: pa.Schema, asked: Range) -> Encoder:
     """Encodes one batch after another; None is the end."""
     if form == "ndjson":
-        return lambda batch, after: b"" if batch is None else _lines(batch, after if asked.meta else None)
+        return lambda batch, after: (
+            b""
+            if batch is None
+            else b"".join(row + b"\n" for row in encode_rows(batch, after=after if asked.meta else None))
+        )
     shown = schema if asked.meta else pa.schema([field for field in schema if field.name not in RESERVED])
     if form == "arrow":
         return _arrow_encoder(shown)
@@ -203,7 +207,3 @@ def _arrow_encoder(shown: pa.Schema) -> Encoder:
         return first + (END if batch is None else arrow_batch(shown_batch(batch, shown), after))
 
     return encode
-
-
-def _lines(batch: pa.RecordBatch, after: StreamCut | None) -> bytes:
-    return b"".join(row + b"\n" for row in encode_rows(batch, after=after))

@@ -18,8 +18,7 @@ from anabranch.model.times import to_datetime
 from anabranch.reading.bounds import to_cut
 from anabranch.server.events.page import absolute, place
 from anabranch.server.http.calls import answer_of, arguments_of, verb_result
-from anabranch.server.http.front import HttpCall
-from anabranch.server.http.names import stream_name
+from anabranch.server.http.front import HttpCall, stream_of
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.server.http.read import time_kind
 from anabranch.wire.values import to_bytes, to_json
@@ -63,7 +62,7 @@ async def get_scope(call: HttpCall) -> Response:
 
 async def get_stream(call: HttpCall) -> Response:
     """One stream. It is found by its name or an alias."""
-    return json_response(stream_json(await verb_result(call, "streams.get", {"name": _name(call)})))
+    return json_response(stream_json(await verb_result(call, "streams.get", {"name": stream_of(call.request)})))
 
 
 async def delete_scope(call: HttpCall) -> Response:
@@ -75,14 +74,14 @@ async def delete_scope(call: HttpCall) -> Response:
 
 async def delete_stream(call: HttpCall) -> Response:
     """Delete a stream."""
-    await verb_result(call, "streams.delete", {"name": _name(call)})
-    call.front.names.forget(_name(call))
+    await verb_result(call, "streams.delete", {"name": stream_of(call.request)})
+    call.front.names.forget(stream_of(call.request))
     return Response(status_code=204)
 
 
 async def call_stream(call: HttpCall) -> Response:
     """Call a verb on a stream, such as `:seal`. `POST /v1/streams/iot/sensors:seal` is `streams.seal` of that stream."""
-    return await _call_noun(call, "streams", _name(call))
+    return await _call_noun(call, "streams", stream_of(call.request))
 
 
 async def call_scope(call: HttpCall) -> Response:
@@ -187,10 +186,6 @@ async def _call_noun(call: HttpCall, noun: str, name: str) -> Response:
         raise InvalidArgument(f"'{parameter}' is given by the path")
     call.front.names.forget(name)
     return await answer_of(call, verb.name, {parameter: name, **arguments})
-
-
-def _name(call: HttpCall) -> str:
-    return stream_name(call.request.path_params["scope"], call.request.path_params["name"])
 
 
 def json_response(value: Any, status: int = 200, *, headers: dict[str, str] | None = None) -> Response:

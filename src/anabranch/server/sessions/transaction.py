@@ -71,7 +71,8 @@ class HeldTransaction:
         """Each stream that is written to. Raises PermissionDenied, Unauthenticated."""
         for stream in sorted(self._written | self._writers.keys()):
             with suppress(StreamNotFound):  # deleted meanwhile
-                self._authorize(self._store.streams.view(stream).info)
+                name = str(self._store.streams.view(stream).info.name)
+                self._broker.guard.authorize(self._principal, "write", name, verb="transactions.write")
 
     def stream(self, stream: str | StreamId) -> StreamInfo:
         """A stream of this name or id to write to. Raises StreamNotFound, PermissionDenied."""
@@ -123,6 +124,3 @@ class HeldTransaction:
     def _row(self) -> TransactionRow:
         with self._store.catalog.reading() as reading:
             return need_row(reading, self.ident)
-
-    def _authorize(self, info: StreamInfo) -> None:
-        self._broker.guard.authorize(self._principal, "write", str(info.name), verb="transactions.write")

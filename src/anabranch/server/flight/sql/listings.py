@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -48,28 +48,25 @@ _FOREIGN_KEYS: Final = _schema(
     update_rule=pa.uint8(),
     delete_rule=pa.uint8(),
 )
-_KEYS: Final = (sql.CommandGetExportedKeys, sql.CommandGetImportedKeys, sql.CommandGetCrossReference)
+_ANSWERS: Final[Mapping[type[Message], pa.Schema]] = {
+    sql.CommandGetSqlInfo: facts.SCHEMA,
+    sql.CommandGetXdbcTypeInfo: facts.TYPES_SCHEMA,
+    sql.CommandGetCatalogs: _CATALOGS,
+    sql.CommandGetDbSchemas: _SCHEMAS,
+    sql.CommandGetTables: _TABLES,
+    sql.CommandGetTableTypes: _TABLE_TYPES,
+    sql.CommandGetPrimaryKeys: _PRIMARY_KEYS,
+    sql.CommandGetExportedKeys: _FOREIGN_KEYS,
+    sql.CommandGetImportedKeys: _FOREIGN_KEYS,
+    sql.CommandGetCrossReference: _FOREIGN_KEYS,
+}
 
 
 def schema_of(command: Message) -> pa.Schema | None:
     """The columns of the answer to a command that lists something; None for other commands."""
-    match command:
-        case sql.CommandGetSqlInfo():
-            return facts.SCHEMA
-        case sql.CommandGetXdbcTypeInfo():
-            return facts.TYPES_SCHEMA
-        case sql.CommandGetCatalogs():
-            return _CATALOGS
-        case sql.CommandGetDbSchemas():
-            return _SCHEMAS
-        case sql.CommandGetTables():
-            return _TABLES_AND_COLUMNS if command.include_schema else _TABLES
-        case sql.CommandGetTableTypes():
-            return _TABLE_TYPES
-        case sql.CommandGetPrimaryKeys():
-            return _PRIMARY_KEYS
-        case _:
-            return _FOREIGN_KEYS if isinstance(command, _KEYS) else None
+    if isinstance(command, sql.CommandGetTables) and command.include_schema:
+        return _TABLES_AND_COLUMNS
+    return _ANSWERS.get(type(command))
 
 
 def answer(broker: Broker, principal: Principal, command: Message) -> pa.Table:
@@ -88,9 +85,7 @@ def answer(broker: Broker, principal: Principal, command: Message) -> pa.Table:
         case sql.CommandGetTableTypes():
             return pa.table([[TABLE]], schema=_TABLE_TYPES)
         case _:  # streams have no keys in the sense of a database
-            schema = schema_of(command)
-            assert schema is not None
-            return schema.empty_table()
+            return _ANSWERS[type(command)].empty_table()
 
 
 def _scopes(broker: Broker, principal: Principal, command: sql.CommandGetDbSchemas) -> pa.Table:

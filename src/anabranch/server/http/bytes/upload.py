@@ -18,8 +18,7 @@ from anabranch.server.http.bytes.download import download_headers
 from anabranch.server.http.bytes.expiry import prolong
 from anabranch.server.http.bytes.state import Upload, expect, finish, load, tags_of
 from anabranch.server.http.calls import verb_result
-from anabranch.server.http.front import HttpCall
-from anabranch.server.http.names import stream_of
+from anabranch.server.http.front import HttpCall, stream_of
 from anabranch.server.http.problem import HttpRefusal, draining
 from anabranch.wire.values import to_json
 from anabranch.writing.byte_writer import ByteWriter

@@ -27,8 +27,7 @@ from anabranch.server.http.durable_streams.forks import delete as delete_stream
 from anabranch.server.http.durable_streams.messages import messages_of
 from anabranch.server.http.durable_streams.pages import read_message
 from anabranch.server.http.durable_streams.state import DurableStream, load
-from anabranch.server.http.front import HttpCall
-from anabranch.server.http.names import stream_of
+from anabranch.server.http.front import HttpCall, stream_of
 from anabranch.server.http.problem import HttpRefusal
 
 

@@ -13,7 +13,7 @@ from anabranch.query.influxql.statement_text import continuous_text
 from anabranch.query.influxql.statements import Rows
 from anabranch.query.influxql.syntax import ContinuousQuery, DropContinuousQuery
 from anabranch.query.influxql.times import time_text
-from anabranch.server.http.calls import run_verb
+from anabranch.server.http.calls import find_query, run_verb
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.measurements import ReadableStreams
 
@@ -29,7 +29,7 @@ def create_continuous(
     for each in dict.fromkeys((query.database, (into and into.database) or default)):
         streams.check_database(each)
     name = deployed_name(query.name, query.database)
-    found = _find(call, name)
+    found = find_query(call, name)
     if found is not None and found.wanted != "deleted":
         known = _continuous(call, found)
         if known is None:
@@ -46,7 +46,7 @@ def drop_continuous(call: HttpCall, dropped: DropContinuousQuery) -> None:
     """Delete the deployed query, and leave what it has written. Nothing to do without such a query."""
     call.front.guard.authorize(call.principal, "admin", None, verb="queries.delete")
     name = deployed_name(dropped.name, dropped.database)
-    found = _find(call, name)
+    found = find_query(call, name)
     if found is not None and found.wanted != "deleted" and _continuous(call, found) is not None:
         run_verb(call, "queries.delete", {"name": name})
 
@@ -61,13 +61,6 @@ def show_continuous(call: HttpCall, streams: ReadableStreams) -> Iterator[Rows]:
             listed[known[0].database].append([known[0].name, known[1]])
     for database, queries in listed.items():
         yield Rows(database, None, ["name", "query"], queries, timed=False)
-
-
-def _find(call: HttpCall, name: str) -> QueryInfo | None:
-    try:
-        return call.front.store.queries.get(name)
-    except QueryNotFound:
-        return None
 
 
 def _continuous(call: HttpCall, info: QueryInfo) -> tuple[ContinuousQuery, str] | None:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from anabranch import limits
 from anabranch.errors import InvalidArgument, InvalidSql, NotFound, QueryLimitExceeded
 from anabranch.query.promql.evaluate import PromValue
-from anabranch.query.promql.vectors import Bools, Floats, Integers, SampledSeries, SeriesVector, key_of, number_text
+from anabranch.query.promql.vectors import Floats, Integers, SeriesVector, key_of, number_text
 from anabranch.server.http.problem import problem_of, problem_response, with_body
 
 
@@ -52,7 +52,10 @@ def instant_result(value: PromValue, at: int) -> dict[str, Any]:
             return _result("vector", [{"metric": labels, "value": [_seconds(at), text]} for labels, text in points])
         case list():
             _check_points(sum(len(series.at) for series in value))
-            return _result("matrix", [_sampled(series) for series in value if len(series.at)])
+            return _result(
+                "matrix",
+                [{"metric": each.labels, "values": _pairs(each.at, each.values)} for each in value if len(each.at)],
+            )
     return _result("scalar", [_seconds(at), _texts(value)[0]])
 
 
@@ -63,15 +66,10 @@ def range_result(value: SeriesVector | Floats, times: Integers) -> dict[str, Any
     _check_points(int(value.present.sum()))
     rows = zip(value.labels, value.values, value.present, strict=True)
     ordered = sorted(rows, key=lambda row: key_of(row[0]))
-    return _result("matrix", [{"metric": row[0], "values": _present(times, row[1], row[2])} for row in ordered])
-
-
-def _present(times: Integers, values: Floats, present: Bools) -> list[tuple[float, str]]:
-    return _pairs(times[present], values[present])
-
-
-def _sampled(series: SampledSeries) -> dict[str, Any]:
-    return {"metric": series.labels, "values": _pairs(series.at, series.values)}
+    return _result(
+        "matrix",
+        [{"metric": labels, "values": _pairs(times[at], values[at])} for labels, values, at in ordered],
+    )
 
 
 def _pairs(times: Integers, values: Floats) -> list[tuple[float, str]]:

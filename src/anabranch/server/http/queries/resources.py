@@ -15,10 +15,10 @@ from anabranch.catalog.state.query_version import QueryVersion
 from anabranch.core.pairs import parse_pairs
 from anabranch.deployments.info import QueryInfo, progress_with_times
 from anabranch.deployments.templates.template import QueryTemplate
-from anabranch.errors import InvalidArgument, QueryNotFound
+from anabranch.errors import InvalidArgument
 from anabranch.server.events.page import absolute, place
 from anabranch.server.http.body import media_type, read_body, sql_text
-from anabranch.server.http.calls import arguments_of, verb_result
+from anabranch.server.http.calls import arguments_of, find_query, verb_result
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.resources import json_response, list_page, time_text
 from anabranch.wire.hints import conform
@@ -68,7 +68,7 @@ async def put_query(call: HttpCall) -> Response:
         found: QueryTemplate = await verb_result(call, "templates.get", {"name": template})
         arguments["text"] = found.text
     arguments = await _with_text(call, arguments)
-    is_new = await call.front.run(lambda: _find(call)) is None
+    is_new = await call.front.run(lambda: find_query(call, _name(call))) is None
     info = await verb_result(call, "queries.deploy", {**_named(call), **arguments})
     headers = {"Location": f"/v1/queries/{info.name}"} if is_new else None
     return json_response(query_json(info), 201 if is_new else 200, headers=headers)
@@ -80,7 +80,7 @@ async def delete_query(call: HttpCall) -> Response:
     if drop not in (None, "results"):
         raise InvalidArgument(f"expected drop='results', got '{drop:.100}'")
     await verb_result(call, "queries.delete", {**_named(call), "drop_results": drop is not None})
-    left = await call.front.run(lambda: _find(call))
+    left = await call.front.run(lambda: find_query(call, _name(call)))
     return Response(status_code=204) if left is None else json_response(query_json(left), 202)
 
 
@@ -259,13 +259,6 @@ def _members(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidArgument("expected the query as a JSON object, or its SQL with another Content-Type")
     return value
-
-
-def _find(call: HttpCall) -> QueryInfo | None:
-    try:
-        return call.front.store.queries.get(_name(call))
-    except QueryNotFound:
-        return None
 
 
 def _decimal(text: str) -> float:
