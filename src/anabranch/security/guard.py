@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
+from anabranch.errors import Unauthenticated
 from anabranch.model.ids import Micros
 
 Operation = Literal["read", "write", "create", "manage", "admin", "code"]
@@ -16,6 +17,8 @@ hosts of queries run Python code."""
 
 Holdable = Literal["connections", "followers", "memory"]
 """What a call has for as long as it lasts: `connections` and `followers` are counted, `memory` is in bytes."""
+
+_BEARER: Final = "bearer "
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +133,10 @@ class OpenGuard:
 
     def close(self) -> None:
         return None
+
+
+def bearer_token(header: str) -> str:
+    """The token of `Bearer TOKEN`. Raises Unauthenticated for any other scheme."""
+    if header[: len(_BEARER)].lower() != _BEARER:
+        raise Unauthenticated("expected Authorization: Bearer TOKEN")
+    return header[len(_BEARER) :].strip()

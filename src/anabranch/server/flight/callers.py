@@ -1,4 +1,5 @@
-"""Who makes a Flight call: the token of its headers, and the name in its client certificate."""
+"""What the headers of a Flight call say: who makes it, and the dialect of its SQL. Drivers send the dialect with every call:
+ADBC by `adbc.flight.sql.rpc.call_header.anabranch-dialect`, JDBC by a parameter of the URL."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from pyarrow import flight
 
 from anabranch.errors import AnabranchError, Unauthenticated
 from anabranch.security.guard import Guard, Principal
+from anabranch.wire.commands import DIALECT_HEADER
 from anabranch.wire.flight_errors import to_flight
 
 TOKEN: Final = "token"
+DIALECT: Final = "dialect"
 _HEADER: Final = "authorization"
 _MALFORMED: Final = "expected 'Authorization: Basic …' with a user name and a token as the password"
 
@@ -103,3 +106,25 @@ def _password(encoded: str) -> str:
     if not colon or not password.isprintable():
         raise Unauthenticated(_MALFORMED)
     return password
+
+
+class _Dialect(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+class DialectMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Takes the dialect out of the headers."""
+
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[str | bytes]]) -> _Dialect | None:
+        """Called by pyarrow at the start of each call."""
+        del info
+        name = header_of(headers, DIALECT_HEADER)
+        return None if name is None else _Dialect(name)
+
+
+def dialect_of(context: Any) -> str | None:
+    """The dialect that a call names; None: DuckDB's."""
+    found = context.get_middleware(DIALECT)
+    return None if found is None else found.name

@@ -17,13 +17,20 @@ from anabranch.server.broker import Broker
 from anabranch.server.flight.actions import StoreActions
 from anabranch.server.flight.append import append
 from anabranch.server.flight.byte_reads import read_bytes
-from anabranch.server.flight.callers import TOKEN, Handshake, TokenMiddleware, caller
+from anabranch.server.flight.callers import (
+    DIALECT,
+    TOKEN,
+    DialectMiddleware,
+    Handshake,
+    TokenMiddleware,
+    caller,
+    dialect_of,
+)
 from anabranch.server.flight.counting import COUNTING, CallCounting
 from anabranch.server.flight.history import read_history
 from anabranch.server.flight.listing import described, listed
 from anabranch.server.flight.read import read
 from anabranch.server.flight.sessions import SessionHost
-from anabranch.server.flight.sql.dialect import DIALECT, DialectMiddleware, dialect_of
 from anabranch.server.flight.sql.service import ACTIONS as SQL_ACTIONS
 from anabranch.server.flight.sql.service import FlightSql
 from anabranch.server.queries import BROKER_QUERY_LIMITS

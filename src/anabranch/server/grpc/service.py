@@ -19,8 +19,7 @@ from anabranch.server.counters import Counters
 from anabranch.server.edge.access_log import AccessLog
 from anabranch.server.events.front import EventFront
 from anabranch.server.grpc.append import append, append_stream
-from anabranch.server.grpc.call import Counted, GrpcCall
-from anabranch.server.grpc.callers import caller, peer_of
+from anabranch.server.grpc.call import Counted, GrpcCall, caller, peer_of
 from anabranch.server.grpc.errors import abort, draining, outcome_of
 from anabranch.server.grpc.group_reader import read_group
 from anabranch.server.grpc.read import follow, read

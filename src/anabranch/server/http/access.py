@@ -8,8 +8,7 @@ from collections.abc import Callable
 from starlette.types import Scope
 
 from anabranch.errors import Unauthenticated
-from anabranch.security.guard import Guard, Principal
-from anabranch.server.bearer import bearer_token
+from anabranch.security.guard import Guard, Principal, bearer_token
 
 
 def header_token(scope: Scope) -> str | None:

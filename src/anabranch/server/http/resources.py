@@ -1,4 +1,4 @@
-"""Scopes and streams as resources: plain JSON for the verbs that people use most."""
+"""Scopes and streams as resources: plain JSON for what people use most."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from anabranch.model.stream import Scope, StreamInfo
 from anabranch.model.times import to_datetime
 from anabranch.reading.bounds import to_cut
 from anabranch.server.events.page import absolute, place
+from anabranch.server.events.row_encoder import encode_rows
 from anabranch.server.http.calls import answer_of, arguments_of, verb_result
 from anabranch.server.http.front import HttpCall, stream_of
 from anabranch.server.http.problem import HttpRefusal
@@ -196,3 +197,23 @@ def json_response(value: Any, status: int = 200, *, headers: dict[str, str] | No
 def _created(value: dict[str, Any]) -> Response:
     noun = "streams" if "/" in value["name"] else "scopes"
     return Response(to_bytes(value), 201, {"Location": f"/v1/{noun}/{value['name']}"}, media_type="application/json")
+
+
+async def latest_event(call: HttpCall) -> Response:
+    """The last event with a routing key. `GET /v1/streams/{scope}/{name}/latest?key=…` answers with a row of the stream."""
+    return await latest_of(call, call.info)
+
+
+async def latest_of(call: HttpCall, info: StreamInfo, *, by_time: bool = False) -> Response:
+    """The same of a stream that isn't named by the path. For `by_time` see `Store.latest`."""
+    key = call.text("key")
+    if key is None:
+        raise InvalidArgument("expected the routing key of an event as ?key=…")
+    found = await call.front.run_long(lambda: call.front.store.latest(info.name, key, by_time=by_time))
+    if found is None:
+        raise HttpRefusal(404, "event_not_found", f"'{info.name}' has no event with key '{key:.200}'")
+    (body,) = encode_rows(found.row)
+    assert found.appended_us is not None, "it was read from a stream"
+    appended = to_datetime(found.appended_us).isoformat()
+    headers = {"Anabranch-Pointer": str(found.pointer), "Anabranch-Appended": appended}
+    return Response(body, media_type="application/json", headers=headers)

@@ -15,7 +15,6 @@ from anabranch.server.http.endpoints import Endpoint
 from anabranch.server.http.follow import read_or_follow
 from anabranch.server.http.follow_socket import follow_socket
 from anabranch.server.http.influx.endpoints import INFLUX
-from anabranch.server.http.latest import latest_event
 from anabranch.server.http.openapi_parts import (
     BINARY,
     BY,
@@ -42,6 +41,7 @@ from anabranch.server.http.queries.endpoints import QUERIES
 from anabranch.server.http.query import query
 from anabranch.server.http.query_result import ENCODERS
 from anabranch.server.http.read import TYPES
+from anabranch.server.http.resources import latest_event
 from anabranch.server.steps import SUMMARY
 
 SCOPES: Final = "/v1/scopes"

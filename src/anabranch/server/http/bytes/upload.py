@@ -15,8 +15,7 @@ from anabranch.errors import AnabranchError, TooLarge
 from anabranch.server.calls import allowed_stream
 from anabranch.server.http.bytes import headers as upload_headers
 from anabranch.server.http.bytes.download import download_headers
-from anabranch.server.http.bytes.expiry import prolong
-from anabranch.server.http.bytes.state import Upload, expect, finish, load, tags_of
+from anabranch.server.http.bytes.state import Upload, expect, finish, load, prolong, tags_of
 from anabranch.server.http.calls import verb_result
 from anabranch.server.http.front import HttpCall, stream_of
 from anabranch.server.http.problem import HttpRefusal, draining

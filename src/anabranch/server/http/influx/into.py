@@ -15,9 +15,9 @@ from anabranch.query.influxql.statement_text import POLICY
 from anabranch.query.influxql.statements import Rows
 from anabranch.query.influxql.syntax import Fill, FunctionCall, IntoTarget, Reference, Select
 from anabranch.server.http.front import HttpCall
-from anabranch.server.http.influx.columns import add_columns, create_stream
 from anabranch.server.http.influx.line_protocol import FieldValue, InfluxPoint
 from anabranch.server.http.influx.points import PointTable
+from anabranch.server.http.influx.write import add_columns, create_stream
 from anabranch.server.http.measurements import ReadableStreams
 
 _NANOSECONDS: Final = 1

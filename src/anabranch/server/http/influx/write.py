@@ -7,7 +7,8 @@ request, as clients drop the points of one that is answered with 400: those that
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -23,17 +24,20 @@ from anabranch.errors import (
     StreamExists,
 )
 from anabranch.model.stream import StreamInfo
+from anabranch.query.influxql.measurement import TEXT_FIELDS
 from anabranch.query.influxql.times import UNITS
 from anabranch.server.events.writers import SharedWriter
 from anabranch.server.http.body import read_body
+from anabranch.server.http.calls import run_verb
 from anabranch.server.http.front import HttpCall
-from anabranch.server.http.influx.columns import add_columns, create_stream
 from anabranch.server.http.influx.line_protocol import InfluxPoint, LineRefused, parse_lines
-from anabranch.server.http.influx.points import PointTable
+from anabranch.server.http.influx.points import NewColumns, PointTable
 from anabranch.server.http.problem import HttpRefusal
 from anabranch.wire.errors import status_of
+from anabranch.wire.values import to_json
 
 _FAILS_THE_REQUEST: Final = (Closed, Conflict, PermissionDenied, RateLimited)
+_TIME: Final = "time"
 _PRECISIONS: Final = ("", "n", "ns", "u", "µ", "ms", "s", "m", "h")
 
 
@@ -135,3 +139,24 @@ async def _stream(call: HttpCall, name: str, points: list[InfluxPoint]) -> Strea
         except StreamExists:  # another request has created it
             names.forget(name)
         return await names.get(name, call.principal, "write", verb="write")
+
+
+def create_stream(call: HttpCall, name: str, points: Iterable[InfluxPoint]) -> None:
+    """Create a stream with the columns of the points. Raises StreamExists."""
+    columns = NewColumns.of(points)
+    arguments: dict[str, Any] = {
+        "name": name,
+        "schema": to_json(columns.schema(time=_TIME)),
+        "time": _TIME,
+        "tags": columns.label({}),
+        "exist_ok": False,
+    }
+    run_verb(call, "streams.create", arguments)
+
+
+def add_columns(call: HttpCall, info: StreamInfo, new: NewColumns) -> None:
+    """Add columns. Which of them are text fields is said first, so that they are never seen as tags."""
+    label = new.label(info.tags)
+    if label.get(TEXT_FIELDS) != info.tags.get(TEXT_FIELDS):
+        run_verb(call, "streams.tag", {"name": str(info.name), "tags": label})
+    run_verb(call, "streams.add_columns", {"name": str(info.name), "columns": to_json(new.schema())})

@@ -17,9 +17,9 @@ from anabranch.query.promql.samples import Samples
 from anabranch.query.promql.syntax import PromNode
 from anabranch.query.sandbox import QueryLimits
 from anabranch.server.http.front import HttpCall
+from anabranch.server.http.measurements import ScopeStreams
 from anabranch.server.http.prometheus.encode import grid, instant_result, range_result, success
 from anabranch.server.http.prometheus.parameters import GivenParameters, given_parameters
-from anabranch.server.http.prometheus.streams import ScopeStreams
 
 
 async def prometheus_query(call: HttpCall) -> Response:

@@ -12,9 +12,9 @@ from anabranch.query.promql.samples import Samples
 from anabranch.query.promql.syntax import LabelMatcher
 from anabranch.query.promql.vectors import NAME, Labels
 from anabranch.server.http.front import HttpCall
+from anabranch.server.http.measurements import ScopeStreams
 from anabranch.server.http.prometheus.encode import success
 from anabranch.server.http.prometheus.parameters import FIRST_MS, LAST_MS, GivenParameters, given_parameters
-from anabranch.server.http.prometheus.streams import ScopeStreams
 
 VERSION = "2.42.0"
 """The release of Prometheus whose language and API this front end implements."""

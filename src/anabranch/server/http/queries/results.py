@@ -18,8 +18,8 @@ from anabranch.server.http.delivery import begin, follow_request
 from anabranch.server.http.follow import FollowResponse, read_or_follow
 from anabranch.server.http.follow_socket import FollowSocket, check_socket
 from anabranch.server.http.front import HttpCall
-from anabranch.server.http.latest import latest_of
 from anabranch.server.http.read import TYPES, follows, wanted_form
+from anabranch.server.http.resources import latest_of
 
 _NONE = {"json": b'{"events":[],"cut":"head","next":null}', "ndjson": b""}
 
