@@ -90,6 +90,7 @@ def test_stitch_takes_streams_of_several_stores(sensors: Line, elsewhere: Line) 
     assert sensors("job", "show", told["job"]).out.count(str(elsewhere.store)) == 1
     refused = sensors.refused("stitch", "sea:t/b", "--into", "iot/x", *lake)
     assert refused == "the location of store 'sea' is missing: add --from-store sea=PATH"
+    assert sensors.refused("stitch", "iot/sensors", "--into", "iot/x", "--from-keys", "sea=file:keys") == refused
     assert "the location of store 'sea' is missing" in sensors.refused(
         "stitch", "lake:t/b", "--into", "iot/x", *lake, "--from-blobs", "sea=x"
     )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import anabranch as ab
+from anabranch.cli import show
 from anabranch.errors import InvalidArgument
+from anabranch.model.ids import StreamId
 from tests.cli.kit import CSV, SCHEMA, Line, column
 
 
@@ -215,3 +219,24 @@ def test_checks_are_set_shown_and_removed(sensors: Line) -> None:
     assert "expected a check as 'name: condition'" in sensors.refused(
         "stream", "check", "iot/checked", "--add", "n > 0"
     )
+
+
+def test_a_stream_that_is_deleted_while_a_broker_lists_streams_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(show, "is_broker", lambda url: True)  # a store has the methods of a broker's
+    with ab.connect(tmp_path, create=True) as store:
+        names: Any = store
+        store.scopes.create("s")
+        for name in ("s/a", "s/b"):
+            store.streams.create(name)
+        is_ephemeral = store.ephemeral.is_ephemeral
+
+        def after_deletion(stream: StreamId) -> bool:
+            if store.streams.exists("s/a"):
+                store.streams.delete("s/a")
+            return is_ephemeral(stream)
+
+        monkeypatch.setattr(store.ephemeral, "is_ephemeral", after_deletion)
+        rows = show.summaries(names, None, internal=False)
+    assert [row["name"] for row in rows] == ["s/b"]

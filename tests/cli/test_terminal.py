@@ -97,6 +97,7 @@ VERBS: tuple[tuple[str, ...], ...] = (
     ("read", "s/a", "--format", "jsonl"),
     ("watch", "--from", "head", "--no-follow"),
     ("query", f"SELECT {EVIL}"),
+    ("query", "translate", "--from", "flink", f"SELECT '{EVIL}' AS x FROM s.a"),
     (EVIL,),
 )
 MORE_VERBS: tuple[tuple[str, ...], ...] = (

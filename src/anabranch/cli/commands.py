@@ -142,7 +142,7 @@ def _warnings_as_lines() -> Iterator[None]:
             usual(message, category, filename, lineno, file, line)
         else:
             text = str(message).replace("set time_zone", "choose one with --time-zone (UTC for this one)")
-            print(f"anabranch: warning: {text}", file=sys.stderr)
+            print_note(f"anabranch: warning: {text}")
 
     times = sys.modules.get("anabranch.model.times")
     if times is not None:  # a later invocation in the same process
