@@ -23,8 +23,7 @@ from anabranch.model.stream import StreamView
 from anabranch.spark import shared_streams
 from anabranch.spark.pipelines.run import run
 from anabranch.spark.source import shared_reads
-from anabranch.spark.source.ranges import read_ranges
-from anabranch.spark.source.reads import RangeReads, reads_of
+from anabranch.spark.source.reads import RangeReads, read_ranges, reads_of
 from anabranch.spark.source.scan import ScanRange
 from anabranch.spark.source.shared_reads import SharedReads
 from tests.spark.pipelines import COUNTS, SCHEMA, SOURCE, counted, expected, new_store, put, rows

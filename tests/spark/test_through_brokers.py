@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import anabranch as ab
 from anabranch.errors import InvalidArgument, StoreNotFound
-from anabranch.spark.native_access import chosen_places
-from anabranch.spark.stores import BrokerAccess
+from anabranch.spark.stores import BrokerAccess, chosen_places
 from anabranch.store import StoreAddresses
 from tests.server.kit import NO_GRPC, BrokerProcess
 from tests.spark.streams import SCHEMA, by_place, new_store, numbers, rows, table, write

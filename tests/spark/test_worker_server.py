@@ -24,7 +24,7 @@ _PATIENCE_S = 60.0
 _PROGRAM = """
 import os, sys
 from anabranch.spark.session.home import WORKER_SERVER, ensure_home
-from anabranch.spark.session.start_worker_server import start_worker_server
+from anabranch.spark.session.home import start_worker_server
 ensure_home()
 server = start_worker_server()
 assert start_worker_server() is server

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from anabranch import limits
 from anabranch.catalog.port import Writing
+from anabranch.catalog.state.query_question import UpgradePlan
 from anabranch.catalog.state.query_version import QueryFile, QueryVersion
 from anabranch.core.sql_parameters import bind, declarations
 from anabranch.core.sql_text import check_sql_text
@@ -20,7 +21,7 @@ from anabranch.errors import InvalidArgument, InvalidSql, TooLarge
 from anabranch.model.amounts import to_duration
 from anabranch.model.ids import Micros
 
-__all__ = ["VersionContent", "check_parameters", "check_statements", "check_values", "put_new"]
+__all__ = ["VersionContent", "check_parameters", "check_statements", "check_upgrade", "check_values", "put_new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +122,17 @@ def check_parameters(text: str, values: Mapping[str, str]) -> None:
     """Check that the statements declare each of these parameters, with a type that its value has, and that each declared one
     has a value or a default. Raises InvalidSql."""
     bind(declarations(text), values)
+
+
+def check_upgrade(found: UpgradePlan, *, places: bool) -> UpgradePlan:
+    """Return the plan if it may be done: nothing is refused, and statements that start over are given `places`. Raises
+    InvalidArgument."""
+    for each in found.refused:
+        raise InvalidArgument(f"the statement for {each.target} (line {each.line}) can't be upgraded: {each.reason}")
+    if found.restarts and not places:
+        first = next(each for each in found.statements if each.verdict == "restarts")
+        raise InvalidArgument(
+            f"the statement for {first.target} (line {first.line}) has to start over: {first.reason}. Pass --restart-from "
+            "with head, tail, a time or a cut; --plan shows all statements"
+        )
+    return found

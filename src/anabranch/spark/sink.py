@@ -38,13 +38,12 @@ from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.spark.checkpoint_folder import checkpoint_folder
-from anabranch.spark.native_access import chosen_places
 from anabranch.spark.options import WriteOptions, from_json_option
 from anabranch.spark.pipelines.record import refuse_lost
 from anabranch.spark.pipelines.side_outputs import OUTPUTS_COLUMN
 from anabranch.spark.source.offsets import series_of
 from anabranch.spark.staging import BrokerStaging, JobStaging, OwnStaging, StagedPartition
-from anabranch.spark.stores import BrokerAccess, open_store
+from anabranch.spark.stores import BrokerAccess, chosen_places, open_store
 from anabranch.spark.types import stored_columns
 from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store

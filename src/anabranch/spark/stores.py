@@ -1,6 +1,11 @@
 """The open stores of a Spark process: one for each place, opened on first use and kept open.
 
 Spark's workers are forked, reused for many tasks, and end without clean-up, so nothing uncommitted may be held here.
+
+A job takes one of two ways to a store that brokers serve: through them, or natively to the store's catalog and blobs. A broker
+does not reveal where its store is: a caller who may read a stream through it need not know. So the native way needs option
+`nativePath`, which says that every machine of the job reaches the store there. The driver checks that it does itself, and
+that it is the brokers' store (`chosen_places`).
 """
 
 from __future__ import annotations
@@ -11,13 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from anabranch.errors import InvalidArgument, NotRemote
+from anabranch.core.redact import shown_address
+from anabranch.errors import AnabranchError, InvalidArgument, NotRemote, PermissionDenied
 from anabranch.errors.system import unavailable
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.remote.address import is_broker
 from anabranch.remote.open import connect
 from anabranch.runtime.folders import path_text
+from anabranch.runtime.log_events import SPARK_PATH
 from anabranch.store import Store, StoreAddresses
 
 __all__ = [
@@ -27,11 +34,13 @@ __all__ = [
     "StorePlaces",
     "address_options",
     "addresses_of",
+    "chosen_places",
     "is_remote_store",
     "open_store",
     "require_own",
     "stream_options",
 ]
+
 
 FORMAT: Final = "anabranch"
 """The name of the data source in Spark."""
@@ -45,7 +54,7 @@ class BrokerAccess:
     """How each process of a job reaches a store's brokers. It holds no secret: Spark shows options in its plans. The
     token is that in the file, or in the environment variable ANABRANCH_TOKEN; `ca` is a PEM file. Both files are on
     every machine of the job. `native` is where every machine reaches the store itself, and `access` the way that the
-    caller wants; see `anabranch.spark.native_access`."""
+    caller wants; see `chosen_places`."""
 
     url: str
     token_file: str | None = None
@@ -141,3 +150,45 @@ def _opened(places: StorePlaces) -> Store:
 def _key(places: StorePlaces) -> tuple[int, StorePlaces, int]:
     # The process id, because a store must not be used after a fork; the inode, because a folder may be recreated.
     return os.getpid(), places, places.inode if isinstance(places, StoreAddresses) else 0
+
+
+def chosen_places(places: StorePlaces) -> StorePlaces:
+    """The places to use, on the driver; of a store that brokers serve, after a look at both ways, and with one record in the
+    log. Raises what makes the native way impossible if option `access` demands it."""
+    if not isinstance(places, BrokerAccess):
+        return places
+    native, broker = places.native, places.through_brokers()
+    if places.access == "broker":
+        return _logged(broker, places, "option 'access' says so")
+    if native is None:
+        return _logged(broker, places, "option 'nativePath' does not say where the store is")
+    try:
+        _check_same(native, broker)
+    except AnabranchError as exc:
+        if places.access == "native":
+            raise
+        return _logged(broker, places, str(exc))
+    reason = "option 'access' says so" if places.access == "native" else "the driver reaches the brokers' store there"
+    return _logged(native, places, reason)
+
+
+def _check_same(native: StoreAddresses, broker: BrokerAccess) -> None:
+    """Raise what keeps this process from the native store, and InvalidArgument if the brokers serve another one."""
+    own = open_store(native).id
+    try:
+        served = open_store(broker).id
+    except PermissionDenied as exc:
+        raise PermissionDenied(
+            f"whether 'nativePath' is the brokers' store is unknown: its id needs the right to read the store: {exc}"
+        ) from exc
+    if own != served:
+        raise InvalidArgument(
+            f"'nativePath' is another store than that of the brokers: {shown_address(native.url)} has the id {own}, "
+            f"and {broker.url} serves {served}"
+        )
+
+
+def _logged(taken: StorePlaces, places: BrokerAccess, reason: str) -> StorePlaces:
+    way = "through its brokers" if isinstance(taken, BrokerAccess) else "natively"
+    SPARK_PATH(store=places.url, way=way, reason=reason)
+    return taken

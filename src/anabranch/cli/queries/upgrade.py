@@ -23,7 +23,7 @@ from anabranch.cli.statement_options import (
     confirm_replace,
     parse_starts,
 )
-from anabranch.deployments.upgrades import check_upgrade
+from anabranch.deployments.versions import check_upgrade
 from anabranch.errors import InvalidArgument, QueryNotFound
 from anabranch.model.cut import HEAD
 from anabranch.remote.address import is_broker

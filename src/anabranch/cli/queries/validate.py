@@ -31,7 +31,7 @@ def validate(
             found = opened.queries.validate(text, parameters=parameters, files=contents)
         else:
             from anabranch.deployments.files import check_files
-            from anabranch.spark.pipelines.functions.check import check_code
+            from anabranch.spark.pipelines.functions.declared import check_code
             from anabranch.spark.pipelines.plan import functions_of, plan
             from anabranch.spark.queries.validate import validate as check
 

@@ -29,7 +29,7 @@ from anabranch.deployments.hosting import (
     without_standby,
 )
 from anabranch.deployments.questions import answer, open_questions
-from anabranch.deployments.upgrades import check_upgrade
+from anabranch.deployments.versions import check_upgrade
 from anabranch.errors import (
     AlreadyExists,
     AnabranchError,

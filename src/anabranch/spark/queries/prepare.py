@@ -20,10 +20,9 @@ from anabranch import limits
 from anabranch.errors import StoreUnavailable
 from anabranch.spark.queries.warm_up import warm_up
 from anabranch.spark.session.class_archive import UNFINISHED, class_archive, remove_outdated, writing_options
-from anabranch.spark.session.home import ensure_home
+from anabranch.spark.session.home import ensure_home, start_worker_server
 from anabranch.spark.session.java import ensure_java
 from anabranch.spark.session.session import session
-from anabranch.spark.session.start_worker_server import start_worker_server
 
 __all__ = ["prepare_spark", "preparing_spark"]
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 from anabranch.errors import StoreUnavailable
 from anabranch.errors.optional import optional
 from anabranch.spark.session.class_archive import archive_options
-from anabranch.spark.session.home import ensure_home, leave_home, runs_our_command
+from anabranch.spark.session.home import ensure_home, leave_home, runs_our_command, start_worker_server
 from anabranch.spark.session.jars import ensure_jars
 from anabranch.spark.session.java import ensure_java
 from anabranch.spark.session.spark_access import configure_access, is_s3, remember_why_missing
-from anabranch.spark.session.start_worker_server import start_worker_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

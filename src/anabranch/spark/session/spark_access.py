@@ -7,27 +7,33 @@ them from the environment in which Spark was started.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.blobs.address import ObjectStoreAddress, is_remote, parse
 from anabranch.errors import InvalidArgument
+from anabranch.spark.session.cache import cache_folder
 from anabranch.spark.session.jars import coordinates
 from anabranch.spark.session.s3a import bucket_settings
-from anabranch.spark.session.trust import trust
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["configure_access", "is_s3", "remember_why_missing", "warn_once"]
+__all__ = ["configure_access", "is_s3", "remember_why_missing", "trust", "warn_once"]
+
 
 _MARK: Final = "anabranch.s3a."  # prefix of a Hadoop setting for each bucket: the settings applied to it
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
-
 _why_missing: list[str] = []
 _reported: set[str] = set()
+
+_PASSWORD: Final = "changeit"  # Java's default; the store holds only public certificates
+_TRUSTED: Final = "anabranch.trusts"  # a property of Java: the digests of the authorities that were added
 
 
 def is_s3(place: str | None) -> bool:
@@ -130,3 +136,47 @@ def _trust(spark: SparkSession, jvm: Any, address: ObjectStoreAddress) -> str | 
 
 def _first_line(exc: BaseException) -> str:
     return str(getattr(exc, "java_exception", exc)).splitlines()[0]
+
+
+def trust(jvm: Any, authority: str) -> None:
+    """Make this Java process trust the authority in a PEM file, for all connections that it opens from now on.
+
+    If Java was started with its own trust store setting, that one stays in effect and nothing changes. Raises OSError
+    if the file can't be read, and Java's error if it holds no certificate.
+    """
+    pem = Path(authority).read_bytes()
+    system = jvm.java.lang.System
+    trusted = (system.getProperty(_TRUSTED) or "").split()
+    digest = hashlib.sha256(pem).hexdigest()
+    if digest in trusted or (not trusted and system.getProperty(_TRUST_STORE) is not None):
+        return
+    present = system.getProperty(_TRUST_STORE) or _own_store(jvm)
+    letters = jvm.java.io.CharArrayWriter()
+    letters.write(_PASSWORD, 0, len(_PASSWORD))
+    known = jvm.java.security.KeyStore.getInstance("JKS")
+    with closing(jvm.java.io.FileInputStream(present)) as stream:
+        known.load(stream, None)
+    factory = jvm.java.security.cert.CertificateFactory.getInstance("X.509")
+    with closing(jvm.java.io.FileInputStream(authority)) as stream:
+        for number, each in enumerate(factory.generateCertificates(stream)):
+            known.setCertificateEntry(f"anabranch-{digest[:16]}-{number}", each)
+    folder = cache_folder() / "java"
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / f"trust-{hashlib.sha256(' '.join([*trusted, digest]).encode()).hexdigest()[:16]}.jks"
+    fresh = made.with_name(f".{made.name}-{jvm.java.lang.ProcessHandle.current().pid()}")
+    with closing(jvm.java.io.FileOutputStream(str(fresh))) as stream:
+        known.store(stream, letters.toCharArray())
+    fresh.replace(made)
+    system.setProperty(_TRUST_STORE, str(made))
+    system.setProperty(f"{_TRUST_STORE}Type", "JKS")
+    system.setProperty(f"{_TRUST_STORE}Password", _PASSWORD)
+    system.setProperty(_TRUSTED, " ".join([*trusted, digest]))
+    # Java creates its default SSL context once, on first use, so replace it.
+    context = jvm.javax.net.ssl.SSLContext.getInstance("TLS")
+    context.init(None, None, None)
+    jvm.javax.net.ssl.SSLContext.setDefault(context)
+
+
+def _own_store(jvm: Any) -> str:
+    security = Path(jvm.java.lang.System.getProperty("java.home"), "lib", "security")
+    return str(next((each for name in ("jssecacerts", "cacerts") if (each := security / name).exists()), "/dev/null"))

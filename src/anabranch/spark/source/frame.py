@@ -26,8 +26,7 @@ from anabranch.spark.session.s3a import hadoop_path
 from anabranch.spark.session.spark_access import configure_access, warn_once
 from anabranch.spark.source.history import HistoryPlan, NativeFile, native_types, plan_history
 from anabranch.spark.source.leases import keep_renewed
-from anabranch.spark.source.ranges import read_ranges
-from anabranch.spark.source.reads import WATERMARK, complete_cut, raised_to_head, reads_of
+from anabranch.spark.source.reads import WATERMARK, complete_cut, raised_to_head, read_ranges, reads_of
 from anabranch.spark.source.row_locations import (
     COMPARED_MAX,
     HASHED_MAX,

@@ -35,7 +35,6 @@ from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
 from anabranch.model.stream import StreamView
 from anabranch.spark.checkpoint_folder import checkpoint_folder
-from anabranch.spark.native_access import chosen_places
 from anabranch.spark.options import ReadOptions, from_json_option
 from anabranch.spark.shared_streams import shared_folder
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, batch_load, end_of_batch
@@ -43,11 +42,19 @@ from anabranch.spark.source.broker_reads import PollingTail
 from anabranch.spark.source.following import AwaitedStandby, FollowedBatches, FollowedRun, poll_s
 from anabranch.spark.source.markers import MarkerOption, Markers, marker_row
 from anabranch.spark.source.offsets import SourceOffset
-from anabranch.spark.source.ranges import read_ranges, with_shed_columns
-from anabranch.spark.source.reads import WATERMARK, RangeReads, StreamReads, complete_cut, raised_to_head, reads_of
+from anabranch.spark.source.reads import (
+    WATERMARK,
+    RangeReads,
+    StreamReads,
+    complete_cut,
+    raised_to_head,
+    read_ranges,
+    reads_of,
+    with_shed_columns,
+)
 from anabranch.spark.source.scan import ScanRange, columns_to_read, only_keys, split_into_tasks
 from anabranch.spark.source.shared_reads import SharedReads
-from anabranch.spark.stores import open_store
+from anabranch.spark.stores import chosen_places, open_store
 from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_columns, spark_schema
 from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.catalog.state.query_question import UpgradePlan
-from anabranch.deployments.upgrades import check_upgrade
+from anabranch.deployments.versions import check_upgrade
 from anabranch.errors import InvalidArgument
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.queries.upgrade import compare

@@ -21,8 +21,7 @@ from anabranch.core.shed_rule import ShedRule, draws
 from anabranch.model.cut import StreamCut
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.offsets import SourceOffset
-from anabranch.spark.source.ranges import with_shed_columns
-from anabranch.spark.source.reads import reads_of
+from anabranch.spark.source.reads import reads_of, with_shed_columns
 from anabranch.spark.source.source import StreamReader
 from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_schema
 from anabranch.store import Store
