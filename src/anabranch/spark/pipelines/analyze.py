@@ -24,7 +24,7 @@ from anabranch.spark.pipelines.side_outputs import HOPS, OUTPUTS_COLUMN, feedbac
 from anabranch.spark.pipelines.source_views import VALID_FROM, VALID_UNTIL, SourceReads, statement_views
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
-from anabranch.spark.pipelines.windows.stage import events_of_windows, results_of_nothing
+from anabranch.spark.pipelines.windows.stage import events_of_windows, results_of_nothing, run_sql
 from anabranch.store import Store
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _with_outputs(spark: SparkSession, statement: Statement, frame: DataFrame) -
     frame.createOrReplaceTempView(view)
     sql = outputs_sql(statement.outputs, view)
     try:
-        divided = spark.sql(sql, dict(statement.arguments)) if statement.arguments else spark.sql(sql)
+        divided = run_sql(spark, sql, statement.arguments)
     except PySparkException as exc:
         raise invalid_sql(exc, statement.outputs[0].line) from exc
     finally:
@@ -139,7 +139,7 @@ def _windowed(spark: SparkSession, store: Store, statement: Statement, windowed:
 def _sql(spark: SparkSession, statement: Statement, query: str) -> DataFrame:
     text = padded(statement, query)
     provide_functions(spark, text)
-    return spark.sql(text, dict(statement.arguments)) if statement.arguments else spark.sql(text)
+    return run_sql(spark, text, statement.arguments)
 
 
 def _check_names(statement: Statement, frame: DataFrame) -> None:

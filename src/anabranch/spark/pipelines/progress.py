@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -126,11 +126,10 @@ class QueryProgress:
     late_stream: str | None = None
     reached: Mapping[str, str] = field(default_factory=dict)
     segments: Sequence[Mapping[str, Any]] = ()
-    started: bool = field(default=False, repr=False)
 
     def as_json(self) -> dict[str, Any]:
         """The progress as a JSON object, also used in the catalog row."""
-        return {name: value for name, value in asdict(self).items() if name != "started"}
+        return asdict(self)
 
     @property
     def warning(self) -> str | None:
@@ -145,7 +144,6 @@ class QueryMeter:
         self._store = store
         self._target = prepared.target
         self._late = None if prepared.late is None else prepared.late.target
-        self._late_stream = None if prepared.late is None else str(step.statement.late_target)
         self._starts = {StreamName.parse(name): StreamCut.parse(cut) for name, cut in prepared.starts.items()}
         self._names: dict[StreamId, list[StreamName]] = {}  # of a source; an alias is a further one
         for name, cut in self._starts.items():
@@ -160,7 +158,13 @@ class QueryMeter:
         self._counted_to = -1  # the last batch whose dropped rows are counted
         self._dropped: dict[int, int] = {}  # rows, by the number of the operator
         self._shed = None if step.statement.options.shed is None else ShedRows(store)
-        self._last = QueryProgress(step.target, "waiting", reached=self._reached_text())
+        self._last = QueryProgress(
+            step.target,
+            "waiting",
+            keeps_late=self._late is not None,
+            late_stream=None if self._late is None else str(step.statement.late_target),
+            reached=self._reached_text(),
+        )
 
     @property
     def reached(self) -> Mapping[StreamName, StreamCut]:
@@ -172,55 +176,54 @@ class QueryMeter:
         if query is None:
             return self._last
         try:
-            state, spark_progress = _state_and_report(query)
+            state, report = _state_and_report(query)
+            before = dict(self._reached)
+            self._follow(report)
+            counts = self._counts(query, report, before)
         except JVM_GONE_ERRORS:  # the pipeline's supervision reports it
             return self._last
-        before = dict(self._reached)
-        self._follow(spark_progress)
-        try:
-            self._trace(query, spark_progress)
-            self._run_read += self._read_since(before)
-            operators = self._operators(query, spark_progress)
-            self._run_late = sum(self._dropped.values()) if self._late is None else self._run_late + self._late_since()
-            run_shed = 0 if self._shed is None else self._shed.measure(query, spark_progress)
-            read, unread = self._read(), self._unread()
-            lag, segments = sum(each.events for each in unread.values()), self._segments(unread)
-            written, late = self._length(self._target), 0 if self._late is None else self._length(self._late)
-        except JVM_GONE_ERRORS:
-            return self._last
         except AnabranchError:  # a stream was truncated or deleted meanwhile; the query itself will fail
-            read, lag, written, late = self._last.read, self._last.lag, self._last.written, self._last.late
-            operators, run_shed, segments = self._last.operators, self._last.run_shed, self._last.segments
-        self._last = QueryProgress(
-            target=self._last.target,
+            counts = {}
+        operators, durations = report.get("stateOperators", ()), report.get("durationMs", {})
+        read, lag = counts.get("read", self._last.read), counts.get("lag", self._last.lag)
+        self._last = replace(
+            self._last,
             state=state,
-            batch=spark_progress.get("batchId", -1),
-            read=read,
+            batch=report.get("batchId", -1),
             rows_per_s=self._rate(read),
-            lag=lag,
-            late=late,
-            written=written,
-            watermark_us=_watermark(spark_progress) or self._last.watermark_us,
+            watermark_us=_watermark(report) or self._last.watermark_us,
             lag_s=self._backlog.measure(read, lag, self._store.runtime.clock.monotonic()),
-            state_rows=sum(part.get("numRowsTotal", 0) for part in spark_progress.get("stateOperators", ())),
-            state_bytes=sum(part.get("memoryUsedBytes", 0) for part in spark_progress.get("stateOperators", ())),
-            batch_ms=spark_progress.get("durationMs", {}).get("triggerExecution", self._last.batch_ms),
-            batch_rows=spark_progress.get("numInputRows", 0),
-            stages_ms={
-                stage: took
-                for stage, took in spark_progress.get("durationMs", {}).items()
-                if stage != "triggerExecution"
-            },
-            operators=operators,
+            state_rows=sum(part.get("numRowsTotal", 0) for part in operators),
+            state_bytes=sum(part.get("memoryUsedBytes", 0) for part in operators),
+            batch_ms=durations.get("triggerExecution", self._last.batch_ms),
+            batch_rows=report.get("numInputRows", 0),
+            stages_ms={stage: took for stage, took in durations.items() if stage != "triggerExecution"},
             run_read=self._run_read,
             run_late=self._run_late,
-            run_shed=run_shed,
-            keeps_late=self._late is not None,
-            late_stream=self._late_stream,
             reached=self._reached_text(),
-            segments=segments,
+            **counts,
         )
         return self._last
+
+    def _counts(
+        self, query: StreamingQuery, report: Mapping[str, Any], before: Mapping[StreamName, StreamCut]
+    ) -> dict[str, Any]:
+        """What the store's streams say. Raises AnabranchError."""
+        self._trace(query, report)
+        self._run_read += self._read_since(before)
+        operators = self._operators(query, report)
+        self._run_late = sum(self._dropped.values()) if self._late is None else self._run_late + self._late_since()
+        run_shed = 0 if self._shed is None else self._shed.measure(query, report)
+        unread = {name: self._store.cuts.between(cut.stream, cut) for name, cut in self._reached.items()}
+        return {
+            "read": self._read_since(self._starts),
+            "lag": sum(each.events for each in unread.values()),
+            "late": 0 if self._late is None else self._length(self._late),
+            "written": self._length(self._target),
+            "operators": operators,
+            "run_shed": run_shed,
+            "segments": self._segments(unread),
+        }
 
     def _before(self, prepared: PreparedQuery) -> dict[StreamName, StreamCut]:
         """Where the run begins in each source, if an earlier run committed a batch."""
@@ -232,11 +235,8 @@ class QueryMeter:
 
     def _follow(self, spark_progress: Mapping[str, Any]) -> None:
         for source in spark_progress.get("sources", ()):
-            offset = source.get("endOffset")
-            offset = json.loads(offset) if isinstance(offset, str) else offset
-            if isinstance(offset, dict) and "cut" in offset:
-                cut = cut_of(offset)
-                self._reached |= dict.fromkeys(self._names.get(cut.stream, ()), cut)
+            if (end := _offset(source.get("endOffset"))) is not None:
+                self._reached |= dict.fromkeys(self._names.get(end.cut.stream, ()), end.cut)
 
     def _reached_text(self) -> Mapping[str, str]:
         return {str(name): str(cut) for name, cut in self._reached.items()}
@@ -294,13 +294,6 @@ class QueryMeter:
             )
             self._traced_to = each["batchId"]
 
-    def _read(self) -> int:
-        distance = self._store.cuts.distance
-        return sum(distance(cut.stream, self._starts[name], cut).events for name, cut in self._reached.items())
-
-    def _unread(self) -> dict[StreamName, RangesBetween]:
-        return {name: self._store.cuts.between(cut.stream, cut) for name, cut in self._reached.items()}
-
     def _segments(self, unread: Mapping[StreamName, RangesBetween]) -> Sequence[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
         for name, cut in self._reached.items():
@@ -329,11 +322,6 @@ def _state_and_report(query: StreamingQuery) -> tuple[str, Mapping[str, Any]]:
     if not query.isActive:
         state = "failed" if query.exception() is not None else "ended"
     return state, {} if report is None else json.loads(report.json)
-
-
-def cut_of(offset: Mapping[str, Any]) -> StreamCut:
-    """The cut in an offset of the `anabranch` source."""
-    return StreamCut.parse(str(offset["cut"]))
 
 
 def _watermark(spark_progress: Mapping[str, Any]) -> int | None:

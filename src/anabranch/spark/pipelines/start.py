@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["next_pool", "start"]
+__all__ = ["next_pool", "start", "use_session"]
 
 _started = itertools.count()
 
@@ -46,8 +46,7 @@ def start(
     the handler that publishes a batch in one that decides whether to publish it, and the sources pause between batches.
     Raises InvalidSql for anything that Spark refuses only at this point."""
     statement = step.statement
-    # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
-    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    use_session(spark)
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", next_pool(spark))
     options = {
         **stream_options(store, statement.target, made.target),
@@ -74,6 +73,12 @@ def start(
         return writer.start()
     except PySparkException as exc:
         raise invalid_sql(exc, statement.query_line) from exc
+
+
+def use_session(session: SparkSession) -> None:
+    """Make it this thread's active session: there Spark looks up Python data sources, and a new thread has none."""
+    spark: Any = session
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 def _handler(store: Store, statement: Statement, options: Mapping[str, str], *, follows: bool) -> BatchHandler | None:

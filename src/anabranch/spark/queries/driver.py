@@ -50,6 +50,7 @@ from anabranch.spark.pipelines.checkpoint_places import checkpoint_base, drop_ab
 from anabranch.spark.pipelines.plan import plan
 from anabranch.spark.pipelines.run import DeployedRun, Pipeline, run
 from anabranch.spark.pipelines.standby import Standby
+from anabranch.spark.pipelines.start import use_session
 from anabranch.spark.queries.answers import answer_of
 from anabranch.spark.queries.protocol import Ended, MessagePipe, parse_line
 from anabranch.spark.queries.upgrade import plan_upgrade
@@ -129,20 +130,15 @@ class _Driver:
 
     def _answer(self, ident: str) -> None:
         """Answer a question, unless it was withdrawn."""
-        self._use_session()
+        use_session(self._spark)
         questions = open_questions(self._store.catalog, self._store.runtime.clock.now())
         question = next((each for each in questions if each.id == ident), None)
         if question is not None:
             answer(self._store.catalog, question, lambda: answer_of(self._store, self._spark, question))
 
-    def _use_session(self) -> None:
-        # Spark looks up Python data sources in the calling thread's active session, and a new thread has none.
-        spark: Any = self._spark
-        spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
-
     def _follow(self, name: str, followed: _Followed) -> None:
         """Be the standby of a query, until it takes over, fails or is no longer wanted."""
-        self._use_session()
+        use_session(self._spark)
         how: Ended = "failed"
         standby = None
         try:
@@ -259,7 +255,7 @@ class _Driver:
         return "stopped", None
 
     def _start(self, name: str, epoch: int, change: int) -> Pipeline:
-        self._use_session()
+        use_session(self._spark)
         row, version, restart = begin_run(self._store.catalog, name, epoch, change)
         pipeline = self._take_over(row) if restart is None else None
         if pipeline is None:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-__all__ = ["WindowResults", "events_of_windows", "results_of_nothing"]
+__all__ = ["WindowResults", "events_of_windows", "results_of_nothing", "run_sql"]
 
 _BOUNDS = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
 _COUNT_BOUNDS = StructType([*_BOUNDS, StructField("first", StringType())])
@@ -145,6 +145,11 @@ def _key(events: DataFrame, name: str) -> Column:
     return (column + functions.lit(0.0).cast(kind)).alias(name) if isinstance(kind, DoubleType | FloatType) else column
 
 
+def run_sql(spark: SparkSession, sql: str, arguments: Mapping[str, Any]) -> DataFrame:
+    """The query with these values of its parameters."""
+    return spark.sql(sql, dict(arguments)) if arguments else spark.sql(sql)
+
+
 def results_of_nothing(spark: SparkSession, frame: DataFrame, sql: str, arguments: Mapping[str, Any]) -> DataFrame:
     """The results of no events, for their columns."""
     return _results(spark, spark.createDataFrame([], frame.schema), sql, arguments)
@@ -153,7 +158,7 @@ def results_of_nothing(spark: SparkSession, frame: DataFrame, sql: str, argument
 def _results(spark: SparkSession, frame: DataFrame, sql: str, arguments: Mapping[str, Any]) -> DataFrame:
     frame.createOrReplaceTempView(RESULTS_VIEW)
     try:
-        results = spark.sql(sql, dict(arguments)) if arguments else spark.sql(sql)
+        results = run_sql(spark, sql, arguments)
     finally:
         spark.catalog.dropTempView(RESULTS_VIEW)
     if ORDER in results.columns:  # each retraction comes after the result that it takes back, and before the next one
