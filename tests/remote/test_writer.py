@@ -129,6 +129,26 @@ def test_times_are_noted_after_what_was_written(connection: Connection, store: S
             w.note_time(1_600_000_000_000_000)
 
 
+def test_a_column_that_another_thread_has_taken_up_meanwhile_is_known(connection: Connection, store: Store) -> None:
+    with writer(connection, "s/typed") as w:
+        known, checker = w._schema, w._checker
+        store.streams.add_columns("s/typed", {"late": "int64"})
+
+        assert checker is not None
+        check = checker.checked
+
+        def checked(event: dict[str, int]) -> None:
+            checker.checked = check  # type: ignore[method-assign]
+            w.write({"late": 1})  # by another thread, behind the check by the columns known until now
+            check(event)
+
+        checker.checked = checked  # type: ignore[assignment, method-assign]
+        w.write({"late": 2})
+        assert w._schema is not known
+    with store.reader("s/typed", columns=["late"]) as reader:
+        assert sorted(event.body["late"] for event in reader) == [1, 2]
+
+
 def test_what_is_too_large_is_refused_at_once_and_what_is_at_the_limit_is_not(connection: Connection) -> None:
     runtime = Runtime(settings=Settings(large_event_bytes_max=1_000))
     raw, typed = RemoteWriter(connection, runtime, "s/a"), RemoteWriter(connection, runtime, "s/typed")

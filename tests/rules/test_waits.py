@@ -78,7 +78,7 @@ ALLOWED = {
     "server/flight/exchange.py::Exchange._next self._changed.wait": _CONDITION + "a silent client's session is ended",
     "server/flight/exchange.py::Exchange.receive self._changed.wait": _CONDITION + "a silent client's session is ended",
     "server/flight/sessions.py::SessionHost._serve task.join": "the session's end was set before",
-    "remote/writer.py::RemoteWriter.note_time BatchAck(acknowledgement).result": _ANSWERED,
+    "remote/writer.py::RemoteWriter._send_time BatchAck(acknowledgement).result": _ANSWERED,
     "server/flight/append.py::_Answers._run self._changed.wait": _CONDITION + "a task that has nothing to do",
     "server/flight/append.py::_Answers.add self._changed.wait": _CONDITION + _DURABLE,
     "server/flight/append.py::_ProducerTarget._outcome accepted.result": _DURABLE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -12,10 +12,8 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.byte_stream import became_bytes, only_bytes
-from anabranch.core.closeable import Closeable
-from anabranch.core.display import Displayed
 from anabranch.core.event_sizes import size_runs
-from anabranch.core.python_rows import RowChecker, payload_bytes, to_stored_table, to_table
+from anabranch.core.python_rows import payload_bytes, to_table
 from anabranch.core.raw_event import RawEvent
 from anabranch.core.routing import check_key, check_keys, key_text
 from anabranch.errors import (
@@ -23,36 +21,30 @@ from anabranch.errors import (
     Closed,
     Fenced,
     InvalidArgument,
-    SchemaMismatch,
     StoreUnavailable,
-    StreamNotFound,
     StreamSealed,
     TooLarge,
 )
 from anabranch.model.amounts import check_number
-from anabranch.model.ids import StreamId
+from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.producer import check_producer_name, unnamed_producer
 from anabranch.model.schema import StreamSchema
-from anabranch.model.seconds import check_seconds
 from anabranch.model.times import to_micros
 from anabranch.remote.append_call import SentBatch
 from anabranch.remote.append_queue import AppendQueue
 from anabranch.remote.connection import Connection
 from anabranch.remote.stream_description import describe
 from anabranch.runtime.ids import token
-from anabranch.runtime.periodic import Periodic
 from anabranch.runtime.ports import Runtime
 from anabranch.wire.v1 import anabranch_pb2 as v1
 from anabranch.writing.acknowledgement import Ack, Acknowledgement, BatchAck, Rows
-from anabranch.writing.chunk import RawChunk, new_chunk
-from anabranch.writing.chunk_buffer import ChunkBuffer
+from anabranch.writing.chunk import RawChunk
+from anabranch.writing.event_writer import ROW_BYTES, EventWriter, check_note_time, checked_expected
 from anabranch.writing.table_batches import check_sizes
 
-_ROW_BYTES = 64  # assumed size of a row, besides its payload, before its batch is built
 
-
-class RemoteWriter(Displayed, Closeable):
+class RemoteWriter(EventWriter):
     """`anabranch.writing.writer.Writer` through a broker. Thread-safe.
 
     Every batch carries a number of the writer's producer, so a batch that is sent again after a lost connection, to the
@@ -83,10 +75,7 @@ class RemoteWriter(Displayed, Closeable):
     ) -> None:
         """`end_times` says that no watermark waits for this writer of a stream any more. Raises StreamNotFound, StreamSealed,
         PermissionDenied, StoreUnavailable."""
-        if note_time_s is not None:
-            check_seconds("note_time_s", note_time_s)
-            if note_time_s <= 0:
-                raise InvalidArgument(f"expected note_time_s as a number of seconds above 0, got {note_time_s}")
+        check_note_time(note_time_s)
         if [writer_id, producer, fence].count(None) < 2:
             raise InvalidArgument("pass only one of writer_id=, producer= and fence=")
         if fence is not None:
@@ -94,21 +83,25 @@ class RemoteWriter(Displayed, Closeable):
         named = writer_id if producer is None else producer
         if named is not None:
             check_producer_name(named, "writer_id" if producer is None else "a producer's name")
-        self._connection = connection
-        self._runtime = runtime
-        self._settings = runtime.settings
-        self._times = runtime.settings.times
-        self._on_close, self._end_times = on_close, end_times
-        self._noted = False
         described = describe(connection, stream)
         if described.sealed:
             raise StreamSealed(str(described.name))
         if described.byte_stream and byte_fence is None:
             raise only_bytes(described.name)
-        self._name, self._stream = str(described.name), described.id
-        self._id = named or unnamed_producer(token(runtime.ids))
-        self._named, self._each_numbered = named is not None, producer is not None
-        command = v1.AppendCommand(stream=self._name, stream_id=self._stream)
+        super().__init__(
+            runtime,
+            described.id,
+            described.schema,
+            ident=named or unnamed_producer(token(runtime.ids)),
+            name=str(described.name),
+            numbered=producer is not None,
+            waiter=None,
+            on_close=on_close,
+        )
+        self._connection = connection
+        self._times_ended = end_times
+        self._named = named is not None
+        command = v1.AppendCommand(stream=self._stream_name, stream_id=self._stream)
         if byte_fence is not None:
             command.byte_fence = byte_fence
         elif fence is not None:
@@ -116,27 +109,19 @@ class RemoteWriter(Displayed, Closeable):
         else:
             command.producer = self._id
         self._unconditional = command.HasField("producer")
-        self._closed = self._ending = False
-        self._schema: StreamSchema = described.schema
-        self._checker = None if self._schema.raw else RowChecker(self._schema, self._times)
-        self._buffer = ChunkBuffer(self, runtime, self._stream, self._schema)
-        self._refusals = self._buffer.refusals
         # A larger event is sent alone, so that it is large to the broker too.
         self._small_bytes_max = min(
             *(self._settings.event_bytes_max, self._settings.large_event_bytes_max, limits.REMOTE_CHUNK_BYTES_MAX)
         )
         self._queue = AppendQueue(
-            connection, runtime, command, self._refusals, named=self._named, each_numbered=self._each_numbered
+            connection, runtime, command, self._refusals, named=self._named, each_numbered=self._numbered
         )
         self._queue.gathered, self._queue.close_chunk = lambda: self._buffer.bytes, self._close_chunk
         self._queue.explained = self._explained
         self._conditional: AppendQueue | None = None
         if self._named:
             self._claim()
-        self._noting: Periodic | None = None
-        if note_time_s is not None:
-            self._noting = Periodic(runtime, "noting", note_time_s, lambda: self.note_time(runtime.clock.now()))
-            self._noting.start()
+        self._start_noting(note_time_s)
 
     def _claim(self) -> None:
         try:
@@ -144,19 +129,6 @@ class RemoteWriter(Displayed, Closeable):
         except BaseException:
             self._queue.close()
             raise
-
-    def _facts(self) -> Mapping[str, object]:
-        return {"id": self.id, "stream": self._name, "state": "closed" if self._closed else "open"}
-
-    @property
-    def id(self) -> str:
-        """The writer's name: that of its producer."""
-        return self._id
-
-    @property
-    def stream_id(self) -> StreamId:
-        """See `Writer.stream_id`."""
-        return self._stream
 
     @property
     def next_number(self) -> int:
@@ -175,11 +147,10 @@ class RemoteWriter(Displayed, Closeable):
         expected: int | None = None,
     ) -> Ack:
         """See `Writer.write`."""
-        checker = self._checker
-        if checker is None:
+        if self._checker is None:
             if type(event) is not bytes:
                 event = payload_bytes(event)  # a copy: it is sent after the call has returned
-            size, weight = len(event), _ROW_BYTES
+            size, weight = len(event), ROW_BYTES
             if key is not None:
                 if type(key) is not str:
                     key = key_text(key)
@@ -188,8 +159,8 @@ class RemoteWriter(Displayed, Closeable):
                 time = to_micros(time, self._times)
         else:
             event = self._to_mapping(event, key, time)
-            size, weight = checker.bytes_of(event), _ROW_BYTES * (1 + len(event))
-        if size > self._small_bytes_max or expected is not None or self._each_numbered:
+            size, weight = self._checker.bytes_of(event), ROW_BYTES * (1 + len(event))
+        if size > self._small_bytes_max or expected is not None or self._numbered:
             return self._write_alone(event, key, time, expected, size)
         buffer = self._buffer
         with buffer.lock:
@@ -213,15 +184,14 @@ class RemoteWriter(Displayed, Closeable):
     def write_batch(self, data: Any, *, atomic: bool = False, expected: int | None = None) -> BatchAck:
         """See `Writer.write_batch`."""
         self._require_open()
-        if expected is not None:
-            expected = check_number("expected", expected)
+        expected = checked_expected(expected)
         table = self._to_stored(to_table(data))
         check_sizes(table, self._settings)
         if self._schema.key is not None:
             check_keys(table.column(self._schema.key))
-        atomic = atomic or self._each_numbered
+        atomic = atomic or self._numbered
         self._check_append(expected, table.num_rows)
-        acknowledgement = Acknowledgement(self._stream, self, self._refusals)
+        acknowledgement = self._acknowledgement()
         acknowledgement.total = acknowledgement.accepted = table.num_rows
         begin, whole = 0, atomic or expected is not None
         for batch in _cut(table, self._settings.event_bytes_max, whole=whole):
@@ -230,52 +200,24 @@ class RemoteWriter(Displayed, Closeable):
             self._append([self._sent(batch, acknowledgement, rows, atomic=atomic, expected=expected)], expected)
         return BatchAck(acknowledgement)
 
-    def flush(self) -> None:
-        """See `Writer.flush`."""
-        self._wait_drained()
-        self._raise(self._refusals.first)
-
-    def note_time(self, time: datetime | int | str) -> None:
-        """See `Writer.note_time`."""
-        moment = to_micros(time, self._times)
-        self._require_open()
-        self._wait_drained()
-        acknowledgement = Acknowledgement(self._stream, self, self._refusals)
+    def _send_time(self, time_us: Micros | None) -> None:
+        if time_us is None:
+            if self._unconditional:  # another kind of writer is closed by the broker
+                with suppress(StoreUnavailable):  # the watermark soon takes it for idle
+                    self._times_ended(self._stream, self._id)
+            return
+        acknowledgement = self._acknowledgement()
         batch = pa.RecordBatch.from_pylist([], schema=self._schema.columns)
-        metadata = v1.AppendMetadata(note_time_us=moment)
+        metadata = v1.AppendMetadata(note_time_us=time_us)
         acknowledgement.total = 1  # the answer makes it 0
-        note = SentBatch(batch, acknowledgement, np.zeros(1, np.intp), metadata, 0, numbered=False)
-        self._accept([note])
+        self._accept([SentBatch(batch, acknowledgement, np.zeros(1, np.intp), metadata, 0, numbered=False)])
         BatchAck(acknowledgement).result()
-        self._noted = True
 
-    def close(self) -> None:
-        """See `Writer.close`."""
-        with self._buffer.lock:
-            if self._ending:
-                return
-            self._closed = self._ending = True
-        try:
-            if self._noting is not None:
-                self._noting.close()
-            self._wait_drained()
-            self._raise(self._refusals.unseen)
-            if self._noted and self._unconditional:  # another kind of writer is closed by the broker
-                with suppress(StreamNotFound, StoreUnavailable):  # the watermark is gone, or soon takes it for idle
-                    self._end_times(self._stream, self._id)
-        except AnabranchError:
-            self._end()
-            raise
-        except BaseException:  # a second call does the rest
-            self._ending = False
-            raise
-        self._end()
-
-    def _end(self) -> None:
+    def _release(self) -> None:
         self._queue.close()
         if self._conditional is not None:
             self._conditional.close()
-        self._on_close(self)
+        super()._release()
 
     def wait(self, done: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """For acknowledgements; see `Waiter`."""
@@ -284,23 +226,13 @@ class RemoteWriter(Displayed, Closeable):
     # the work
 
     def _write_alone(self, event: Any, key: Any, time: Any, expected: int | None, size: int) -> Ack:
-        if size > self._settings.large_event_bytes_max:
-            raise TooLarge("an event", size, self._settings.large_event_bytes_max)
-        self._require_open()
-        if expected is not None:
-            expected = check_number("expected", expected)
-        chunk = new_chunk(self._schema, Acknowledgement(self._stream, self, self._refusals))
-        if isinstance(chunk, RawChunk):
-            chunk.payloads, chunk.keys, chunk.times = [event], [key], [time]
-        else:
-            chunk.rows = [event]
+        expected = checked_expected(expected)
+        chunk, closed = self._close_alone(event, key, time, expected, size)
         batches = [
             self._sent(_columns(each.events), chunk.acknowledgement, each.origins[0][1], expected=expected)
-            for each in chunk.close(self._runtime.clock.now())
+            for each in closed
         ]
-        self._check_append(expected, len(batches), chunk.acknowledgement.error)
         chunk.acknowledgement.accepted = 1
-        self._refusals.add_all(chunk.acknowledgement.errors)
         self._append(batches, expected)
         return Ack(chunk.acknowledgement, 0)
 
@@ -315,7 +247,7 @@ class RemoteWriter(Displayed, Closeable):
         with self._buffer.lock:
             self._require_open()
             if self._conditional is None:
-                command = v1.AppendCommand(stream=self._name, stream_id=self._stream)
+                command = v1.AppendCommand(stream=self._stream_name, stream_id=self._stream)
                 self._conditional = AppendQueue(self._connection, self._runtime, command, self._refusals, named=False)
         self._conditional.add(batches)
         self._conditional.wait_drained()
@@ -357,17 +289,8 @@ class RemoteWriter(Displayed, Closeable):
         self._queue.wait_drained()
 
     def _check_append(self, expected: int | None, count: int, error: AnabranchError | None = None) -> None:
-        """Raise for an append that has no condition or number. Only an append that is accepted as a whole gets a number."""
-        if self._each_numbered:
-            if error is not None:
-                raise error
-            if expected is not None:
-                raise InvalidArgument(
-                    "a producer's appends don't accept `expected`: their sequence numbers are the condition"
-                )
-            if count == 0:
-                raise InvalidArgument("expected at least one event in a producer's append")
-        elif expected is not None and self._named:
+        super()._check_append(expected, count, error)
+        if expected is not None and self._named:
             raise InvalidArgument(
                 "through a broker, a writer with a writer_id takes no `expected`; one with a fence does"
             )
@@ -379,57 +302,28 @@ class RemoteWriter(Displayed, Closeable):
         if fatal is not None and not isinstance(fatal, Fenced):  # that is raised by the acknowledgement
             raise fatal.with_traceback(None)  # else each raise would add to its traceback
 
-    def _raise(self, error: AnabranchError | None) -> None:
-        if error is not None:
-            self._refusals.clear()
-            raise error
-
-    def _to_mapping(self, event: Any, key: Any, time: Any) -> dict[str, Any]:
-        if key is not None or time is not None:
-            raise InvalidArgument("a typed stream takes key and time from the event's columns")
-        checker = self._checker
-        assert checker is not None, "a typed stream has one"
-        try:
-            row = checker.checked(event)
-        except SchemaMismatch:
-            checker = self._refreshed()
-            if checker is None:
-                raise
-            row = checker.checked(event)
-        name = self._schema.key
-        if name is not None and isinstance(text := row.get(name), str):
-            check_key(text)
-        return row
-
-    def _to_stored(self, table: pa.Table) -> pa.Table:
-        try:
-            return to_stored_table(table, self._schema, self._times)
-        except SchemaMismatch:
-            if self._refreshed() is None:
-                raise
-            return to_stored_table(table, self._schema, self._times)
-
     def _explained(self, error: AnabranchError) -> AnabranchError:
         """What a refusal means to a writer that was opened while the stream was raw."""
         if not isinstance(error, InvalidArgument) or not self._schema.raw:
             return error
         try:
-            if not describe(self._connection, self._name, self._stream).schema.raw:
-                return became_bytes(self._name)
+            if not describe(self._connection, self._stream_name, self._stream).schema.raw:
+                return became_bytes(self._stream_name)
         except AnabranchError:
             return error
         return error
 
-    def _refreshed(self) -> RowChecker | None:
-        """Switch to the columns that the stream has now; None if they are the known ones."""
-        schema = describe(self._connection, self._name, self._stream).schema
+    def _refresh_schema(self, known: StreamSchema) -> bool:
+        schema = describe(self._connection, self._stream_name, self._stream).schema
         with self._buffer.lock:
-            if schema == self._schema or schema.raw:
-                return None
+            if self._schema is not known:
+                return True  # another thread has done it
+            if schema == known or schema.raw:
+                return False
             self._queue_chunk()
             self._buffer.open(schema)
-            self._schema, self._checker = schema, RowChecker(schema, self._times)
-            return self._checker
+            self._adopt(schema)
+            return True
 
 
 def _columns(events: pa.RecordBatch | RawEvent) -> pa.RecordBatch:
