@@ -108,14 +108,20 @@ class Store(OpenStore):
     closes it too. `addresses` are those it was opened with; None unless `connect` opened it. `internals` are its parts,
     for Spark and other code of this package: not part of the public API."""
 
-    addresses: StoreAddresses | None = None
-
     def __init__(
-        self, catalog: Catalog, blobs: Blobs, runtime: Runtime, *, url: str = "", keyring: Keyring | None = None
+        self,
+        catalog: Catalog,
+        blobs: Blobs,
+        runtime: Runtime,
+        *,
+        url: str = "",
+        keyring: Keyring | None = None,
+        addresses: StoreAddresses | None = None,
     ) -> None:
         runtime = replace(runtime, clock=catalog.clock)  # one clock for all processes of the store
         super().__init__(runtime)
         self.url = url
+        self.addresses = addresses
         self._keyring = keyring
         self.catalog = catalog
         blobs = AttachedBlobs(blobs, runtime.tasks, locate=self._attached, open_location=self._open_place)
@@ -185,17 +191,10 @@ class Store(OpenStore):
     def job_store(self) -> JobStore:
         """The parts of this store that its own jobs and other stores' jobs use."""
         opened = self.addresses
-        given = {} if opened is None else {"blobs": opened.blobs, "history": opened.history, "keys": opened.keys}
-        addresses = {name: value for name, value in given.items() if value is not None}
+        others = {} if opened is None else {"blobs": opened.blobs, "history": opened.history, "keys": opened.keys}
+        place = {"url": self.url} | {name: value for name, value in others.items() if value is not None}
         open_location = partial(open_archive_place, runtime=self.runtime)
-        return JobStore(
-            self.catalog,
-            self.blobs,
-            self.runtime,
-            {"url": self.url, **addresses},
-            open_location,
-            f"anabranch {VERSION}",
-        )
+        return JobStore(self.catalog, self.blobs, self.runtime, place, open_location, f"anabranch {VERSION}")
 
     # writing and reading
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, NoReturn, cast
 
 from anabranch.catalog.joined import JoinedCatalog
@@ -31,66 +30,22 @@ class JoinedStore(CatalogStore):
     def __init__(self, parts: StoreContext, catalog: JoinedCatalog) -> None:
         super().__init__(catalog, parts.runtime, on_close=_nothing)
         logs, tail = LogReader(catalog, parts.blobs, parts.runtime), Tail(catalog, parts.runtime)
-        self._parts = StoreContext(
+        own = StoreContext(
             catalog, parts.blobs, parts.runtime, logs, tail, parts.check_open, keep=_nothing, forget=_nothing
         )
-
-    @cached_property
-    def streams(self) -> StoreStreams:
-        """See `Store.streams`."""
-        return StoreStreams(self.changes, self.companions, self.ephemeral, _needs_events, cast(TargetStore, self))
-
-    @cached_property
-    def scopes(self) -> StoreScopes:
-        """See `Store.scopes`."""
-        return StoreScopes(self.changes, self.companions, cast(TargetStore, self))
-
-    @cached_property
-    def policies(self) -> StorePolicies:
-        """See `Store.policies`."""
-        return StorePolicies(self.changes, self.subscribers)
-
-    @cached_property
-    def shared(self) -> SharedState:
-        """See `Store.shared`."""
-        return SharedState(self._parts, self.streams)
-
-    @cached_property
-    def subscribers(self) -> StoreSubscribers:
-        """See `Store.subscribers`."""
-        return StoreSubscribers(self._parts, self.streams, self.shared, _needs_events)
-
-    @cached_property
-    def groups(self) -> Groups:
-        """See `Store.groups`."""
-        return Groups(
-            self._parts, self.streams, self.shared, stage=_needs_events, listen=_needs_events, window=_needs_events
-        )
-
-    @cached_property
-    def producers(self) -> Producers:
-        """See `Store.producers`."""
-        return Producers(self._parts, self.streams, _needs_events)
-
-    @cached_property
-    def transactions(self) -> Transactions:
-        """See `Store.transactions`."""
-        return Transactions(self._parts, note=_needs_events)
-
-    @cached_property
-    def watermarks(self) -> StoreWatermarks:
-        """See `Store.watermarks`."""
-        return StoreWatermarks(self._parts, self.streams, self.companions, self.shared)
-
-    @cached_property
-    def modules(self) -> Modules:
-        """See `Store.modules`."""
-        return Modules(self.changes)
-
-    @cached_property
-    def templates(self) -> Templates:
-        """See `Store.templates`."""
-        return Templates(self.changes)
+        whole = cast(TargetStore, self)
+        streams = StoreStreams(self.changes, self.companions, self.ephemeral, _needs_events, whole)
+        self.streams = streams
+        self.scopes = StoreScopes(self.changes, self.companions, whole)
+        self.shared = SharedState(own, streams)
+        self.subscribers = StoreSubscribers(own, streams, self.shared, _needs_events)
+        self.policies = StorePolicies(self.changes, self.subscribers)
+        self.groups = Groups(own, streams, self.shared, stage=_needs_events, listen=_needs_events, window=_needs_events)
+        self.producers = Producers(own, streams, _needs_events)
+        self.transactions = Transactions(own, note=_needs_events)
+        self.watermarks = StoreWatermarks(own, streams, self.companions, self.shared)
+        self.modules = Modules(self.changes)
+        self.templates = Templates(self.changes)
 
 
 def _nothing(*_: object) -> None:

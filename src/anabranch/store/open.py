@@ -15,12 +15,7 @@ from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.catalog.state.store import DATA_KEY, newest
-from anabranch.errors import (
-    CorruptCatalog,
-    InvalidArgument,
-    KeyMissing,
-    StoreNotFound,
-)
+from anabranch.errors import CorruptCatalog, InvalidArgument, KeyMissing, StoreNotFound
 from anabranch.errors.optional import optional
 from anabranch.runtime.folders import make_folder, path_text
 from anabranch.runtime.ports import Runtime
@@ -89,20 +84,16 @@ def connect(
     if tracer_provider is not None:
         runtime = replace(runtime, tracing=Tracing(tracer_provider, runtime.clock, version=VERSION))
     service = _service(keys, runtime)  # first, so that unavailable keys leave nothing behind
+    addresses = StoreAddresses.of(text, blobs, history, keys)
     if text.startswith(POSTGRES):
         if not blobs:
             raise InvalidArgument("a PostgreSQL catalog stores no blobs: pass their address as blobs=")
         bytes_at = open_tiers(blobs, history, runtime, create=create)
         catalog, shown = open_postgres(text, runtime, create=create)
-        return _with_addresses(
-            _assemble(catalog, bytes_at, runtime, service, url=shown), StoreAddresses.of(text, blobs, history, keys)
-        )
+        return _assemble(catalog, bytes_at, runtime, service, url=shown, addresses=addresses)
     if text == MEMORY:
         bytes_at = open_tiers(blobs or text, history, runtime, create=True)
-        return _with_addresses(
-            _assemble(SqliteCatalog(None, runtime), bytes_at, runtime, service, url=text),
-            StoreAddresses.of(text, blobs, history, keys),
-        )
+        return _assemble(SqliteCatalog(None, runtime), bytes_at, runtime, service, url=text, addresses=addresses)
     folder = folder_of(text)
     if is_file(folder):
         raise InvalidArgument(f"a store is a folder; {folder} is a file")
@@ -114,10 +105,8 @@ def connect(
     make_folder(folder, shared=runtime.settings.shared_files, sync_existing=not known)
     bytes_at = open_tiers(blobs or folder / "blobs", history, runtime, create=True)
     _refuse_orphans(bytes_at, folder / CATALOG_FILE)
-    return _with_addresses(
-        _assemble(SqliteCatalog(folder, runtime), bytes_at, runtime, service, url=str(folder)),
-        StoreAddresses.of(text, blobs, history, keys),
-    )
+    catalog = SqliteCatalog(folder, runtime)
+    return _assemble(catalog, bytes_at, runtime, service, url=str(folder), addresses=addresses)
 
 
 def _service(keys: str | KeyService | None, runtime: Runtime) -> KeyService | None:
@@ -130,18 +119,26 @@ def _service(keys: str | KeyService | None, runtime: Runtime) -> KeyService | No
     return open_keys(keys, runtime.ids) if isinstance(keys, str) else keys
 
 
-def _assemble(catalog: Catalog, blobs: Blobs, runtime: Runtime, service: KeyService | None, *, url: str) -> Store:
+def _assemble(
+    catalog: Catalog,
+    blobs: Blobs,
+    runtime: Runtime,
+    service: KeyService | None,
+    *,
+    url: str,
+    addresses: StoreAddresses,
+) -> Store:
     try:
         keyring = _unlock(catalog, runtime, service)
     except BaseException:
         catalog.close()
         blobs.close()
         raise
-    if keyring is None:
-        return Store(catalog, blobs, runtime, url=url)
-    from anabranch.blobs.envelope import Envelope
+    if keyring is not None:
+        from anabranch.blobs.envelope import Envelope
 
-    return Store(catalog, blobs, replace(runtime, sealer=Envelope(keyring, runtime.ids)), url=url, keyring=keyring)
+        runtime = replace(runtime, sealer=Envelope(keyring, runtime.ids))
+    return Store(catalog, blobs, runtime, url=url, keyring=keyring, addresses=addresses)
 
 
 def _unlock(catalog: Catalog, runtime: Runtime, service: KeyService | None) -> Keyring | None:
@@ -155,11 +152,6 @@ def _unlock(catalog: Catalog, runtime: Runtime, service: KeyService | None) -> K
     if known:
         raise KeyMissing(newest(row for _, row in known).master)
     return None
-
-
-def _with_addresses(store: Store, addresses: StoreAddresses) -> Store:
-    store.addresses = addresses
-    return store
 
 
 def _refuse_orphans(blobs: Blobs, catalog: Path) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from anabranch import limits
+from anabranch.core import cuts
 from anabranch.core.copy import CopyResult
 from anabranch.core.routing import RoutingKey
 from anabranch.core.stitch import JoinResult
 from anabranch.errors import InvalidArgument, InvalidCut
 from anabranch.log.progress import ProgressCallback, no_progress
 from anabranch.model.cut import TAIL, Edge, StreamCut, parse_cut
+from anabranch.model.misplaced import Misplaced
 from anabranch.model.names import StreamName
+from anabranch.model.replaced import Replaced
 from anabranch.model.stream_range import StreamRange
-from anabranch.store.copy_where import FilteredCopies
-from anabranch.store.replacing import ReplacingStreams
+from anabranch.model.time_kind import time_kind
+from anabranch.model.times import to_micros
+from anabranch.store.at_once import AtOnce, Time, check_timed
 from anabranch.store.subscribers import StoreSubscribers
-from anabranch.streams.algebra.cuts import CountMisplaced
+from anabranch.streams.algebra.cuts import CountMisplaced, Cut
 from anabranch.streams.arguments import StreamKey
 from anabranch.streams.builder import StreamBuilder
 from anabranch.streams.change import Changes
@@ -55,7 +59,7 @@ class TargetStore(ProvidesJobStore, Protocol):
         ...
 
 
-class StoreStreams(ReplacingStreams):
+class StoreStreams(Streams):
     """`Streams` whose copies, appends and stitches can also go `to` another store. Then a job of that store
     (`Store.jobs`) moves the bytes, and these calls wait for it. The job survives interruptions and can be resumed.
 
@@ -71,8 +75,10 @@ class StoreStreams(ReplacingStreams):
         count_misplaced: CountMisplaced,
         own: TargetStore,
     ) -> None:
-        super().__init__(changes, companions, ephemeral, count_misplaced, own)
-        self._own: TargetStore = own
+        super().__init__(changes, companions)
+        self._ephemeral = ephemeral
+        self._count_misplaced = count_misplaced
+        self._own = own
 
     def truncate(
         self,
@@ -140,8 +146,7 @@ class StoreStreams(ReplacingStreams):
                     "store, independently or following"
                 )
             part, full = StreamRange.of(source), StreamName.parse(target)
-            filtered = FilteredCopies(self._own.jobs, self._own.job_store, self._changes)
-            made = filtered.begin(part, full, where, keys, window=window, progress=progress, request=request)
+            made = self._at_once.copy(part, full, where, keys, window=window, progress=progress, request=request)
             if isinstance(made, CopyResult):
                 return made
             job = made
@@ -162,6 +167,75 @@ class StoreStreams(ReplacingStreams):
             started(job)
         copied: CopyResult = job.wait()
         return copied
+
+    def replace(
+        self,
+        stream: StreamKey,
+        *,
+        between: tuple[Time, Time],
+        with_: Source | Any | None,
+        by: str = "event",
+        window: int = limits.JOB_WINDOW,
+        progress: ProgressCallback = no_progress,
+        started: Callable[[Job], object] | None = None,
+        request: str | None = None,
+    ) -> Replaced:
+        """Atomically replace exactly the events with `between[0] <= time < between[1]`, in whatever order they lie, by
+        `with_`. Times are event times, or with `by="append"` append times; an event without a time stays.
+
+        `with_` is a stream, a `StreamRange`, anything with `__arrow_c_stream__` and the stream's columns, or None,
+        which only removes events. All of `with_` is inserted, whatever its times. In each segment it is inserted before
+        the first removed event; if none is removed, before the first event that is not earlier than the range.
+        Remaining events keep their order.
+
+        Where events are in time order, only the catalog is changed. Otherwise a job (`Store.jobs`) stores the remaining
+        events that lie scattered between removed ones again, and this call waits for it; `started` is called with it
+        before. The job takes `with_` as it was when the job was created. It survives interruptions and can be resumed,
+        also by the same call. Raises JobStopped if it is paused or cancelled.
+
+        The stream keeps its id, names, policies and keys; its writers continue without a restart. Its events move to
+        other segments: the result says which (`Replaced.pointers`), and old pointers and cuts raise Truncated. Nothing
+        is visible before it is done. Raises InvalidArgument for a byte stream; SchemaMismatch, InvalidCut, Truncated.
+        """
+        made = self._at_once.replace(
+            stream,
+            between,
+            with_,
+            by,
+            ephemeral=self._ephemeral,
+            open_writer=self._own.writer,
+            window=window,
+            progress=progress,
+            request=request,
+        )
+        if isinstance(made, Replaced):
+            return made
+        if started is not None:
+            started(made)
+        replaced: Replaced = made.wait()
+        return replaced
+
+    def misplaced(
+        self,
+        stream: StreamKey,
+        time: Time,
+        *,
+        by: str = "event",
+        cut: Cut | None = None,
+    ) -> Misplaced:
+        """Count the events on the wrong side of the cut at a time, or of another `cut`. If there are none, the cut
+        splits the stream as a filter by that time would. Reads only times, and only where the catalog does not have
+        them."""
+        at = to_micros(time, self._runtime.settings.times)
+        time_kind(by)
+        view = self.view(stream)
+        check_timed(view.info, by)
+        place = None if cut is None else cuts.resolve(view, parse_cut(cut))
+        return self._count_misplaced(view, at, place, by == "event")
+
+    @property
+    def _at_once(self) -> AtOnce:
+        return AtOnce(self._own.jobs, self._own.job_store, self._changes)
 
     def append(
         self,

@@ -19,8 +19,8 @@ from anabranch.catalog.state.job import JobState
 from anabranch.catalog.state.job_plan import REPLACING, REPLACING_PORTION
 from anabranch.errors import InvalidArgument, JobRunning, JobStopped, RequestMismatch, StreamNotFound
 from anabranch.log.upkeep.extent_rows import ExtentRows
-from anabranch.store import Store
-from anabranch.store.replacing import ReplacingStreams
+from anabranch.model.stream import StreamInfo
+from anabranch.store import Store, at_once
 from anabranch.transfer.jobs.replace_range import REWRITTEN
 from tests.store.helpers import ANYWHERE, store_at
 from tests.store.streams.algebra.test_replace import Row, by_key, healthy, make, numbers, rows, rows_of, write
@@ -227,15 +227,11 @@ def test_a_job_that_ends_while_the_same_call_looks_for_it_loses_no_data(
     found = scattered(store)
     new = rows(("k", 50, -1), ("k", 80, -2))
     job = paused(store, "s/x", between=(50, 51), with_=new)
-    look = ReplacingStreams._begun
 
-    def looked(*asked: Any) -> bool:
-        begun = look(*asked)
-        if begun:
-            store.jobs.resume(job).wait()
-        return begun
+    def found_it(_info: StreamInfo) -> None:
+        store.jobs.resume(job).wait()
 
-    monkeypatch.setattr(ReplacingStreams, "_begun", looked)
+    monkeypatch.setattr(at_once, "reject_replacement", found_it)
     again = store.streams.replace("s/x", between=(50, 51), with_=new)
     assert (again.removed, again.added) == (1, 2)
     assert sorted(numbers(store)) == sorted([*kept(found), -1, -2, -2])
