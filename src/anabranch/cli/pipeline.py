@@ -11,7 +11,6 @@ from anabranch.cli.declare import argument, flag, new_app, option
 from anabranch.cli.formats import Format
 from anabranch.cli.options import JSON_OPTION, open_catalog, open_store
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result, put_line
-from anabranch.cli.query_files import QueryFileOptions
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     DROP_RESULTS_OPTION,
@@ -20,6 +19,7 @@ from anabranch.cli.statement_options import (
     REPLACE_OPTION,
     START_BY_OPTION,
     START_FROM_OPTION,
+    QueryFileOptions,
     confirm_replace,
     parse_starts,
     translated_statements,

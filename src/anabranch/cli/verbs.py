@@ -105,10 +105,10 @@ Scopes and streams
   contains        | compare.contains      | Check whether an event, or a place, is in a range of a stream.
   diff            | diff.diff             | Show which events two streams share, and which are only in one of them.
   lineage         | diff.lineage          | Show where the events of a stream came from: copies, stitches, streams that were appended, imports.
-  rename          | rename.rename         | Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.
-  move            | rename.move           | Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names the new one.
-  alias           | alias.alias           | Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.
-  unalias         | alias.unalias         | Remove an alias. The stream stays.
+  rename          | names.rename          | Give a stream another name. Open readers and writers continue; using the old name gives an error that names the new one.
+  move            | names.move            | Move a stream to another scope. Open readers and writers continue; using the old name gives an error that names the new one.
+  alias           | names.alias           | Give a stream one more name, usable wherever its name is; or without arguments, list the aliases.
+  unalias         | names.unalias         | Remove an alias. The stream stays.
   archive         | archive.app           | Archive streams to a folder or bucket as Parquet that any engine reads; verify and show archives.
   import          | import_archive.import_| Import an archive into this store: the same segments, offsets, times and columns, under any name.
   attach          | attach.attach         | Make Parquet files a stream of this store without copying them: they are read where they are.

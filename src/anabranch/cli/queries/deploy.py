@@ -10,15 +10,17 @@ from anabranch.cli.confirm import YES_OPTION
 from anabranch.cli.declare import flag, option
 from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.queries.info import NAME_ARGUMENT, print_change
-from anabranch.cli.query_files import SIGNATURE_OPTION, QueryFileOptions, read_signature
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     REPLACE_OPTION,
+    SIGNATURE_OPTION,
     START_BY_OPTION,
     START_FROM_OPTION,
+    QueryFileOptions,
     StatementFileOptions,
     confirm_replace,
     parse_starts,
+    read_signature,
 )
 from anabranch.errors import MissingExtra
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from anabranch.cli.declare import argument, option, without_store
 from anabranch.cli.options import JSON_OPTION, open_catalog
 from anabranch.cli.output import iso_time, print_columns, print_json, print_note, print_result
-from anabranch.cli.query_files import QueryFileOptions
-from anabranch.cli.statement_options import FILE_ARGUMENT, PARAM_OPTION, translated_statements
+from anabranch.cli.statement_options import FILE_ARGUMENT, PARAM_OPTION, QueryFileOptions, translated_statements
 from anabranch.cli.translate import DIALECT_OPTION
 from anabranch.core.pairs import parse_pairs
 from anabranch.errors import InvalidArgument

@@ -14,14 +14,16 @@ from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import print_columns, print_json
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.queries.info import NAME_ARGUMENT, print_change
-from anabranch.cli.query_files import SIGNATURE_OPTION, QueryFileOptions, read_signature
 from anabranch.cli.ranges import time_kind
 from anabranch.cli.statement_options import (
     REPLACE_OPTION,
+    SIGNATURE_OPTION,
     START_BY_OPTION,
+    QueryFileOptions,
     StatementFileOptions,
     confirm_replace,
     parse_starts,
+    read_signature,
 )
 from anabranch.deployments.versions import check_upgrade
 from anabranch.errors import InvalidArgument, QueryNotFound

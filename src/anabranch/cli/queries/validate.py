@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import print_columns, print_json, print_note
-from anabranch.cli.query_files import QueryFileOptions
-from anabranch.cli.statement_options import StatementFileOptions
+from anabranch.cli.statement_options import QueryFileOptions, StatementFileOptions
 
 
 def validate(
