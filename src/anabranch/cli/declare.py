@@ -1,4 +1,9 @@
-"""How a verb is declared: its app, its arguments and options, and whether it opens a store."""
+"""How a verb is declared: as a function, whose parameters have an option or an argument as their default.
+
+    def read(stream: str = argument("STREAM", "Its name."), limit: int | None = option("--limit -n", "N", "How many.")) -> None
+
+Options that belong together are a group: a dataclass whose fields have them as defaults, and the type of a parameter.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,7 @@ _Verb = TypeVar("_Verb", bound=Callable[..., None])
 
 
 class VerbApp(typer.Typer):
-    """An app of verbs, which may take groups of options: a parameter whose type is a dataclass stands for an option, or
-    argument, for each field."""
+    """An app of verbs, which may take groups of options."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(add_completion=False, rich_markup_mode="rich", **settings)
@@ -36,7 +40,7 @@ def new_app() -> VerbApp:
 
 
 def _ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with an option for each field of its groups."""
+    """The verb as typer takes it: with an option, or argument, for each field of its groups."""
     parameters: list[Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for name, parameter in signature(verb, eval_str=True).parameters.items():
@@ -64,8 +68,8 @@ def _ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def option(flags: str, metavar: str | None, help: str, *, default: Any = None, **more: Any) -> Any:  # noqa: A002
-    """An option with a value: its flags, such as "--limit -n", what its help calls the value, and its help. It has to be
-    given if the default is `...`."""
+    """An option with a value: its flags, such as "--limit -n", what its help calls the value (None: by its type), and its
+    help. It has to be given if the default is `...`."""
     return typer.Option(default, *flags.split(), metavar=metavar, help=help, **more)
 
 
