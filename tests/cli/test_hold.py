@@ -6,12 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 import anabranch as ab
 from anabranch import limits
 from anabranch.runtime.clock import SystemClock
+from anabranch.streams.ephemeral.api import Ephemeral
 from tests.cli.kit import Line, column
 from tests.waiting import PATIENCE_S, until
 
@@ -76,6 +78,20 @@ def test_a_held_stream_is_marked_and_shown_with_its_holders_until_it_is_left(sen
         assert len(sensors("stream", "show", "iot/tmp", "--json").json["holders"]) == 1
         holder.send_signal(signal.SIGINT)
         assert holder.wait(PATIENCE_S) == 130
+    assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
+
+
+def test_a_signal_that_comes_as_a_stream_is_held_leaves_no_holder_behind(
+    sensors: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Ephemeral._held
+
+    def interrupted(self: Ephemeral, result: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return held(self, result)
+
+    monkeypatch.setattr(Ephemeral, "_held", interrupted)
+    assert sensors("stream", "hold", "iot/tmp", code=None).code == 130
     assert "iot/tmp" not in column(sensors("stream", "list", "--json").json, "name")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from anabranch.cli.declare import argument, option
+from anabranch.cli.interrupts import deferred
 from anabranch.cli.options import (
     JSON_OPTION,
     KEY_OPTION,
@@ -66,15 +67,17 @@ def hold(
         columns = parse_schema(schema)
     with open_catalog() as names:
         try:
-            with _create_or_hold(
-                names.ephemeral,
-                stream,
-                schema=columns,
-                key=key,
-                time=time,
-                scaling=segments,
-                tags=parse_pairs(tag, "a tag"),
-            ):
+            with deferred():  # else a signal that comes with the answer would leave a holder behind
+                held = _create_or_hold(
+                    names.ephemeral,
+                    stream,
+                    schema=columns,
+                    key=key,
+                    time=time,
+                    scaling=segments,
+                    tags=parse_pairs(tag, "a tag"),
+                )
+            with held:
                 code = _run(command, stream) if command else _wait(names.runtime, stream)
         finally:
             names.ephemeral.close()
