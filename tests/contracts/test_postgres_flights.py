@@ -30,19 +30,11 @@ from anabranch.shared_state.synchronizer import JsonCodec, StateSynchronizer
 from anabranch.streams.algebra.cuts import Cuts
 from bench.features import changes_of, scopes_of, streams_of
 from tests.contracts.catalog.samples import NOW, SEGMENT, info, new_stream, part
-from tests.postgres_server import drop, fresh_url
 from tests.waiting import PATIENCE_S, until, until_ended
 
 A, B = StreamId(1), StreamId(2)
 NUMBER = PublishedSeries(1)
 STATE = State("name", NUMBER)
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    made = fresh_url()
-    yield made
-    drop(made)
 
 
 @pytest.fixture

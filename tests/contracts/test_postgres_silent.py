@@ -16,20 +16,12 @@ from anabranch.catalog.postgres.pipeline import PipelineConnection
 from anabranch.errors import AnabranchError, AppendUncertain, StoreUnavailable
 from anabranch.runtime.settings import Settings
 from tests.parameters import rest_is_slow
-from tests.postgres_server import drop, fresh_url
 from tests.swallowing import Loss, SwallowingProxy
 from tests.waiting import PATIENCE_S, until, until_ended
 
 SETTINGS = Settings(catalog_lock_s=1.0, catalog_answer_s=PATIENCE_S)
 LOST_S = 1.0  # in place of PATIENCE_S, while bytes are swallowed
 LOSSES = [Loss.REQUESTS, Loss.ANSWERS, Loss.ALL]
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    made = fresh_url()
-    yield made
-    drop(made)
 
 
 class Line(SwallowingProxy):

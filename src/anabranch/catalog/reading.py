@@ -135,11 +135,12 @@ class SqlReading:
         ids = (self._array(list(streams)),)
         names = ("streams_by_id", "segments_of_streams", "spans_of_streams", "logs_of_streams")
         found, *parts = self._run_queries([(name, ids) for name in names])
-        segments, spans = (_by_stream(part) for part in parts[:2])
-        logs = _by_viewer(parts[2])
+        segments, spans, logs = map(_by_stream, parts)
         ordered = {StreamId(row[0]): row for row in found}
         return {
-            each: _checked_view(ordered[each], segments.get(each, ()), spans.get(each, ()), logs.get(each, ()))
+            each: _checked_view(
+                ordered[each], segments.get(each, ()), spans.get(each, ()), [row[1:] for row in logs.get(each, ())]
+            )
             for each in streams
             if each in ordered
         }
@@ -405,12 +406,4 @@ def _by_stream(found: Sequence[rows.Row]) -> dict[StreamId, list[rows.Row]]:
     parts: dict[StreamId, list[rows.Row]] = {}
     for row in found:
         parts.setdefault(StreamId(row[0]), []).append(row)
-    return parts
-
-
-def _by_viewer(found: Sequence[rows.Row]) -> dict[StreamId, list[rows.Row]]:
-    """Group rows by the stream's id, their first value, and remove it from them."""
-    parts: dict[StreamId, list[rows.Row]] = {}
-    for stream, *row in found:
-        parts.setdefault(StreamId(stream), []).append(tuple(row))
     return parts
