@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.flight as fl
 
-from anabranch.errors import StoreUnavailable
+from anabranch.remote.address import BrokerAddress
+from anabranch.remote.connection import Connection, Credentials
+from anabranch.runtime.ports import Runtime
 from anabranch.security.guard import OpenGuard, Principal
 from anabranch.server.broker import Broker
 from anabranch.server.flight.sessions import SessionHost
@@ -88,42 +89,19 @@ class SessionServer(fl.FlightServerBase):  # type: ignore[misc]
         return self._losing
 
 
-class Connection:
-    """`Exchanges` over one or several addresses, in turn."""
-
-    def __init__(self, *urls: str) -> None:
-        self._urls = list(urls)
-        self._used = 0
-        self._client = fl.connect(self.place)
-
-    @property
-    def place(self) -> str:
-        return self._urls[self._used % len(self._urls)]
-
-    def exchange(self, command: bytes) -> tuple[Any, Any]:
-        try:
-            return self._client.do_exchange(fl.FlightDescriptor.for_command(command))  # type: ignore[no-any-return]
-        except (pa.ArrowException, OSError) as exc:
-            raise StoreUnavailable(f"no broker at {self.place}") from exc
-
-    @property
-    def generation(self) -> int:
-        return self._used
-
-    def lost(self, error: Exception, generation: int) -> None:
-        if generation != self._used:
-            return
-        self._used += 1
-        with suppress(pa.ArrowException):
-            self._client.close()
-        self._client = fl.connect(self.place)
+def connection_to(*urls: str) -> Connection:
+    """A connection to one of several servers, in turn."""
+    address = BrokerAddress(tuple(url.removeprefix("grpc://") for url in urls), tls=False)
+    return Connection(address, Credentials(), Runtime())
 
 
 @contextmanager
 def served(store: Store) -> Iterator[Connection]:
     """A connection to a server of the store."""
     server = SessionServer(store)
+    connection = connection_to(server.url)
     try:
-        yield Connection(server.url)
+        yield connection
     finally:
+        connection.close()
         server.end()

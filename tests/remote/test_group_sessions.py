@@ -16,12 +16,13 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import PermissionDenied, ReaderNotInGroup
+from anabranch.remote.connection import Connection
 from anabranch.remote.group_reader import RemoteGroupReader
 from anabranch.runtime.ports import Runtime
 from anabranch.security.guard import OpenGuard
 from anabranch.store import Store
 from anabranch.wire.frames import Frame, pack_table, unpack_table
-from tests.remote.kit import Connection, SessionServer, served
+from tests.remote.kit import SessionServer, connection_to, served
 from tests.waiting import until
 
 COUNT = 1_000
@@ -203,7 +204,7 @@ def test_output_needs_the_right_to_write_its_stream(store: Store) -> None:
     write(store, 10)
     group = store.groups.open("s/g", streams="s/a", end="tail")
     server = SessionServer(store, _NoOutput())
-    with opened(Connection(server.url), group, delivery="exactly_once") as reader:
+    with opened(connection_to(server.url), group, delivery="exactly_once") as reader:
         batch = next(reader.batches())
         with pytest.raises(PermissionDenied):
             reader.commit({"s/out": batch.select(["key", "time", "payload"])})
@@ -234,7 +235,7 @@ def two_brokers(folder: Path) -> Iterator[tuple[Connection, subprocess.Popen[str
     ]
     try:
         urls = [process.stdout.readline().strip() for process in processes if process.stdout]
-        yield Connection(*urls), processes[0]
+        yield connection_to(*urls), processes[0]
     finally:
         for process in processes:
             process.kill()

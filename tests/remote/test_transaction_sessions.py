@@ -21,11 +21,12 @@ from anabranch.errors import (
     TransactionNotFound,
 )
 from anabranch.model.transaction import TransactionState
+from anabranch.remote.connection import Connection
 from anabranch.remote.transactions import RemoteTransaction
 from anabranch.runtime.ports import Runtime
 from anabranch.security.guard import OpenGuard
 from anabranch.store import Store
-from tests.remote.kit import Connection, SessionServer, served
+from tests.remote.kit import SessionServer, connection_to, served
 from tests.remote.test_group_sessions import two_brokers
 
 COLUMNS = pa.schema([("device", pa.string()), ("n", pa.int64())])
@@ -135,7 +136,7 @@ class _ReadOnly(OpenGuard):
 
 def test_a_transaction_needs_the_right_to_write_its_streams(store: Store) -> None:
     server = SessionServer(store, _ReadOnly())
-    connection = Connection(server.url)
+    connection = connection_to(server.url)
     transaction = begun(connection)
     with pytest.raises(PermissionDenied):
         transaction.writer("s/a")
@@ -173,7 +174,7 @@ def test_a_transaction_continues_on_another_broker(store: Store, tmp_path: Path,
 @pytest.mark.parametrize("verb", ["flush", "commit"])
 def test_a_flush_or_commit_whose_answer_is_lost_counts_once(store: Store, verb: str) -> None:
     servers = [SessionServer(store), SessionServer(store)]
-    transaction = begun(Connection(*(server.url for server in servers)))
+    transaction = begun(connection_to(*(server.url for server in servers)))
     writer = transaction.writer("s/a")
     for number in range(100):
         writer.write(b"%d" % number)

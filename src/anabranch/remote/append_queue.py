@@ -23,15 +23,13 @@ from anabranch.errors import (
     Unauthenticated,
 )
 from anabranch.remote.append_call import AppendCall, SentBatch
-from anabranch.remote.connection import Connection
+from anabranch.remote.connection import Connection, broker_retries
 from anabranch.runtime.ports import Runtime
-from anabranch.runtime.retry import Retries, RetryPolicy
 from anabranch.wire.flight_errors import error_of_text
 from anabranch.wire.v1 import anabranch_pb2 as v1
 from anabranch.writing.interruptions import as_append_error
 from anabranch.writing.refusals import Refusals
 
-_AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
 _ENDED: Final = (StreamSealed, StreamNotFound)
 _LASTING: Final = (*_ENDED, Conflict, Fenced, Unauthenticated)
 
@@ -147,13 +145,8 @@ class AppendQueue:
 
     # the sending task
 
-    def _retries(self) -> Retries:
-        return _AGAIN.begin(
-            self._runtime, until=self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
-        )
-
     def _run(self) -> None:
-        retries = self._retries()
+        retries = broker_retries(self._runtime)
         while True:
             with self.changed:
                 while not self._anything() and not self._closing:
@@ -166,7 +159,7 @@ class AppendQueue:
                 self._send_all()
                 if self.fatal is not None:
                     self._give_up(self.fatal)
-                retries = self._retries()
+                retries = broker_retries(self._runtime)
                 continue
             except Exception as exc:
                 error = as_append_error(exc)
@@ -177,10 +170,10 @@ class AppendQueue:
                 continue
             self._connection.lost(error, generation)
             if answered != self._answered:
-                retries = self._retries()
+                retries = broker_retries(self._runtime)
             if not retries.again(error):
                 self._give_up(error)
-                retries = self._retries()
+                retries = broker_retries(self._runtime)
 
     def _anything(self) -> bool:
         return bool(self._waiting or self._unanswered or self.gathered())

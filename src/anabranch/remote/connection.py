@@ -12,11 +12,16 @@ from anabranch.remote.address import BrokerAddress
 from anabranch.remote.channel import Channel
 from anabranch.runtime.log_events import BROKER_LOST
 from anabranch.runtime.ports import Runtime
-from anabranch.runtime.retry import RetryPolicy
+from anabranch.runtime.retry import Retries, RetryPolicy
 
 T = TypeVar("T")
 
-_AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
+AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
+
+
+def broker_retries(runtime: Runtime) -> Retries:
+    """The attempts of a call while no broker answers: for at most `Settings.catalog_lock_s`."""
+    return AGAIN.begin(runtime, until=runtime.clock.monotonic() + runtime.settings.catalog_lock_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +111,7 @@ class Connection:
 
     def retried(self, act: Callable[[], T]) -> T:
         """The result of `act`, called again while no broker answers, for at most `Settings.catalog_lock_s`."""
-        until = self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
-        retries = _AGAIN.begin(self._runtime, until=until)
+        retries = broker_retries(self._runtime)
         while True:
             generation = self._generation
             try:

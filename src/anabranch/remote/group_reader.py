@@ -18,8 +18,9 @@ from anabranch.groups.progress import DeliveryMode
 from anabranch.model.event import Event
 from anabranch.model.ids import StreamId
 from anabranch.model.position import Position, StreamSegment
+from anabranch.remote.connection import Connection
 from anabranch.remote.group_batch import GroupBatch
-from anabranch.remote.session import ConnectionLost, ExchangeOpener, RemoteSession
+from anabranch.remote.session import ConnectionLost, RemoteSession
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 from anabranch.wire.fields import Fields
@@ -36,7 +37,7 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
 
     def __init__(
         self,
-        exchanges: ExchangeOpener,
+        connection: Connection,
         runtime: Runtime,
         group: str,
         name: str,
@@ -72,7 +73,7 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
         self._uncertain = False  # the outcome of the last one is unknown
         self._session = RemoteSession(
             f"reader {name} of group {group}",
-            exchanges,
+            connection,
             runtime,
             opening=self._opening,
             on_opened=self._opened,

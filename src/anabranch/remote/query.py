@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import flight
 
 from anabranch.errors import InvalidArgument
+from anabranch.remote.read_stream import cancel, next_chunk
 from anabranch.remote.store import RemoteStore
 from anabranch.wire.commands import DIALECT_HEADER
 from anabranch.wire.flight_errors import from_flight
@@ -24,19 +23,12 @@ class RemoteQueryResult:
         self.schema: pa.Schema = schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while True:
-            try:
-                batch = self._chunks.read_chunk().data
-            except StopIteration:
-                return
-            except Exception as exc:
-                raise from_flight(exc) from None
-            yield batch
+        while (chunk := next_chunk(self._chunks)) is not None:
+            yield chunk.data
 
     def close(self) -> None:
         """Stop the query. A second close is harmless."""
-        with suppress(pa.ArrowException, flight.FlightError, OSError):
-            self._chunks.cancel()
+        cancel(self._chunks)
 
 
 def query(store: RemoteStore, text: str, dialect: str | None = None) -> RemoteQueryResult:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import flight
 
 from anabranch import limits
 from anabranch.errors import SchemaMismatch, StoreUnavailable
@@ -19,15 +17,13 @@ from anabranch.model.columns import TIME_TYPE
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId
 from anabranch.reading.row_source import StreamDelivery
-from anabranch.remote.connection import Connection
+from anabranch.remote.connection import Connection, broker_retries
+from anabranch.remote.read_stream import cancel, next_chunk
 from anabranch.runtime.ports import Runtime
-from anabranch.runtime.retry import Retries, RetryPolicy
 from anabranch.runtime.tasks import Task
 from anabranch.wire.commands import parse
 from anabranch.wire.flight_errors import from_flight
 from anabranch.wire.v1 import anabranch_pb2 as v1
-
-_AGAIN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
 
 # Rows, or the position after events that were left out.
 Found: TypeAlias = StreamDelivery | Mapping[SegmentId, int]
@@ -112,19 +108,14 @@ class ReadCall:
 
     # the receiving task
 
-    def _retries(self) -> Retries:
-        return _AGAIN.begin(
-            self._runtime, until=self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
-        )
-
     def _run(self) -> None:
-        retries = self._retries()
+        retries = broker_retries(self._runtime)
         while not self._closed:
             try:
                 if self._chunks is None:
                     self._reopen()
                 while self._receive():
-                    retries = self._retries()
+                    retries = broker_retries(self._runtime)
                 return
             except Exception as exc:
                 error = from_flight(exc)
@@ -142,12 +133,9 @@ class ReadCall:
     def _open(self) -> v1.BatchMetadata:
         self._generation = self._connection.generation
         self._chunks = self._connection.channel.read(self._command)
-        try:
-            chunk = self._chunks.read_chunk()
-        except StopIteration:
-            raise StoreUnavailable("the broker ended the read before it began") from None
-        except Exception as exc:
-            raise from_flight(exc) from None
+        chunk = next_chunk(self._chunks)
+        if chunk is None:
+            raise StoreUnavailable("the broker ended the read before it began")
         opened = parse(v1.BatchMetadata, chunk.app_metadata.to_pybytes())
         self._at_tail = not opened.HasField("at_tail")
         return opened
@@ -162,9 +150,8 @@ class ReadCall:
 
     def _receive(self) -> bool:
         """Take what comes next; waits while too much is ahead of the consumer. False at the end."""
-        try:
-            chunk = self._chunks.read_chunk()
-        except StopIteration:
+        chunk = next_chunk(self._chunks)
+        if chunk is None:
             with self.changed:
                 self._ended, self._running = True, False
                 self.changed.notify_all()
@@ -201,8 +188,7 @@ class ReadCall:
     def _cancel(self) -> None:
         chunks = self._chunks
         if chunks is not None:
-            with suppress(pa.ArrowException, flight.FlightError, OSError):
-                chunks.cancel()
+            cancel(chunks)
 
 
 def _received(

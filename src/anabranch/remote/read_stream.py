@@ -35,27 +35,38 @@ def read_stream(
             while batch is not None:
                 received(batch)
                 yield batch
-                batch = _next(opened.chunks)
+                batch = _next_batch(opened.chunks)
             return
         except StoreUnavailable as exc:
             if type(exc) is not StoreUnavailable:  # the store's own trouble: another broker has it too
                 raise
             connection.lost(exc, opened.generation)
         finally:
-            with suppress(pa.ArrowException, flight.FlightError, OSError):
-                opened.chunks.cancel()
+            cancel(opened.chunks)
 
 
 def _open(connection: Connection, command: Message) -> _Opened:
     generation = connection.generation
     chunks = connection.channel.read(command)
-    return _Opened(chunks, _next(chunks), generation)
+    return _Opened(chunks, _next_batch(chunks), generation)
 
 
-def _next(chunks: Any) -> pa.RecordBatch | None:
+def _next_batch(chunks: Any) -> pa.RecordBatch | None:
+    chunk = next_chunk(chunks)
+    return None if chunk is None else chunk.data
+
+
+def next_chunk(chunks: Any) -> Any:
+    """The next chunk of a call that reads; None at the end. Raises what the broker raised; StoreUnavailable."""
     try:
-        return chunks.read_chunk().data
+        return chunks.read_chunk()
     except StopIteration:
         return None
     except Exception as exc:
         raise from_flight(exc) from None
+
+
+def cancel(chunks: Any) -> None:
+    """End a call that reads, whatever its state."""
+    with suppress(pa.ArrowException, flight.FlightError, OSError):
+        chunks.cancel()

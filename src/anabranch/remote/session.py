@@ -4,62 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from anabranch import limits
 from anabranch.errors import AnabranchError, Closed, InvalidArgument, StoreUnavailable
+from anabranch.remote.connection import AGAIN, Connection
 from anabranch.runtime.log_events import SESSION_REOPENED
 from anabranch.runtime.ports import Runtime
-from anabranch.runtime.retry import RetryPolicy
 from anabranch.runtime.tasks import Task
 from anabranch.wire.errors import error_from_json
 from anabranch.wire.fields import Fields
 from anabranch.wire.frames import Frame
-
-_REOPEN: Final = RetryPolicy(pause_s_min=0.02, pause_s_max=1.0)
-
-
-class ExchangeWriter(Protocol):
-    """Flight's writer of an exchange."""
-
-    def write_metadata(self, _message: Any, /) -> None: ...
-
-    def done_writing(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class ExchangeReader(Protocol):
-    """Flight's reader of an exchange."""
-
-    def read_chunk(self) -> Any: ...
-
-    def cancel(self) -> None: ...
-
-
-class ExchangeOpener(Protocol):
-    """A connection to brokers."""
-
-    @property
-    def place(self) -> str:
-        """The address of the broker that is used at present."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """Counts the connections."""
-        ...
-
-    def exchange(self, command: bytes) -> tuple[ExchangeWriter, ExchangeReader]:
-        """Open an exchange with the broker that is used at present. Raises StoreUnavailable."""
-        ...
-
-    def lost(self, error: Exception, generation: int) -> None:
-        """Take note that the connection of this generation was lost: the next exchange is with another broker, where
-        several are known."""
-        ...
 
 
 class ConnectionLost(Exception):
@@ -77,7 +34,7 @@ class RemoteSession:
     def __init__(
         self,
         name: str,
-        exchanges: ExchangeOpener,
+        connection: Connection,
         runtime: Runtime,
         *,
         opening: Callable[[], Frame],
@@ -86,7 +43,7 @@ class RemoteSession:
         progress: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
         self._name = name
-        self._exchanges = exchanges
+        self._connection = connection
         self._runtime = runtime
         self._opening = opening
         self._on_opened = on_opened
@@ -99,13 +56,13 @@ class RemoteSession:
         self._opened = 0  # how many times
         self._generation = 0  # of the connection on which it was opened last
         self._token: str | None = None  # of the session as it was opened last, in every message
-        self._writer: ExchangeWriter | None = None
-        self._reader: ExchangeReader | None = None
+        self._writer: Any = None  # Flight's, of the exchange
+        self._reader: Any = None
         self._error: AnabranchError | TimeoutError | None = None
         self._closed = False
         self._lost_at = 0.0
         self._task: Task | None = None
-        self._open_first()
+        connection.retried(self._open)
         self._task = runtime.tasks.spawn(f"session {name}", self._run)
 
     @property
@@ -254,31 +211,16 @@ class RemoteSession:
 
     # the task that receives
 
-    def _open_first(self) -> None:
-        """Open it on whichever broker answers. Raises what `_open` raises, StoreUnavailable after `catalog_lock_s`."""
-        until = self._runtime.clock.monotonic() + self._runtime.settings.catalog_lock_s
-        retries = _REOPEN.begin(self._runtime, until=until)
-        while True:
-            try:
-                self._open()
-                return
-            except StoreUnavailable as exc:
-                if type(exc) is not StoreUnavailable:  # the store's own trouble: another broker has it too
-                    raise
-                self._exchanges.lost(exc, self._generation)
-                if not retries.again(exc):
-                    raise
-
     def _open(self) -> None:
         """Open the session on the present broker. Raises StoreUnavailable where it can't be reached, the error that the
         broker answers with, and InvalidArgument for text that is not Unicode."""
-        self._generation = self._exchanges.generation
+        self._generation = self._connection.generation
         command = self._opening().pack().to_pybytes()
         try:
-            writer, reader = self._exchanges.exchange(command)
+            writer, reader = self._connection.exchange(command)
             frame = Frame.unpack(reader.read_chunk().app_metadata)
         except (StopIteration, pa.ArrowException, OSError, InvalidArgument) as exc:
-            raise StoreUnavailable(f"the broker at {self._exchanges.place} did not open {self._name}: {exc}") from exc
+            raise StoreUnavailable(f"the broker at {self._connection.place} did not open {self._name}: {exc}") from exc
         if frame.verb == "error":
             raise error_from_json(frame.fields.get("error"))
         self._on_opened(frame)
@@ -310,7 +252,7 @@ class RemoteSession:
             if self._closed or not self._reopened(error):
                 return
 
-    def _hang_up(self, writer: ExchangeWriter) -> None:
+    def _hang_up(self, writer: Any) -> None:
         """End an exchange that is of no use any more, without waiting for the broker."""
         if self._reader is not None and not self._closed:
             with suppress(pa.ArrowException, OSError):
@@ -320,13 +262,13 @@ class RemoteSession:
 
     def _reopened(self, error: Exception) -> bool:
         """Open it again, on another broker if there is one. Returns False where it has ended."""
-        self._exchanges.lost(error, self._generation)
-        retries = _REOPEN.begin(self._runtime)
+        self._connection.lost(error, self._generation)
+        retries = AGAIN.begin(self._runtime)
         while not self._closed:
             try:
                 self._open()
             except StoreUnavailable as exc:
-                self._exchanges.lost(exc, self._generation)
+                self._connection.lost(exc, self._generation)
                 retries.again(exc)
             except (AnabranchError, TimeoutError) as exc:
                 with self._changed:
@@ -334,14 +276,13 @@ class RemoteSession:
                     self._changed.notify_all()
                 return False
             else:
-                SESSION_REOPENED(session=self._name, place=self._exchanges.place, error=error)
+                SESSION_REOPENED(session=self._name, place=self._connection.place, error=error)
                 return True
         return False
 
     def _receive(self) -> Exception:
         """Receive until the connection is lost; returns why."""
         reader, opened = self._reader, self._opened
-        assert reader is not None, "it was opened"
         try:
             while True:
                 frame = Frame.unpack(reader.read_chunk().app_metadata)

@@ -19,7 +19,8 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.seconds import check_seconds
 from anabranch.model.times import to_micros
 from anabranch.model.transaction import TransactionInfo, TransactionState
-from anabranch.remote.session import ConnectionLost, ExchangeOpener, RemoteSession
+from anabranch.remote.connection import Connection
+from anabranch.remote.session import ConnectionLost, RemoteSession
 from anabranch.remote.verbs import RemoteNoun
 from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
@@ -45,7 +46,7 @@ class RemoteTransaction(TransactionOutcome):
 
     def __init__(
         self,
-        exchanges: ExchangeOpener,
+        connection: Connection,
         runtime: Runtime,
         ident: str | None = None,
         *,
@@ -70,7 +71,7 @@ class RemoteTransaction(TransactionOutcome):
         self._noted: tuple[int | None, str | None] = None, None  # the time and the writer of its commit
         self._landed = False  # when the session was opened last, it was committed already
         self._renewed_at = self._clock.monotonic()
-        self._session = RemoteSession("transaction", exchanges, runtime, opening=self._opening, on_opened=self._opened)
+        self._session = RemoteSession("transaction", connection, runtime, opening=self._opening, on_opened=self._opened)
 
     def _opening(self) -> Frame:
         fields = {"consumer": self._consumer, "ident": self._ident, "lease_s": self._lease_s, "again": self._again}

@@ -16,8 +16,8 @@ from anabranch.streams.arguments import stream_key
 from anabranch.streams.directory.find import need_info
 from anabranch.streams.publish import NumberedUnit
 from anabranch.transactions.joint_commit import commit_together
-from anabranch.transactions.record import all_rows, open_rows
-from anabranch.transactions.transaction import Transaction
+from anabranch.transactions.record import all_rows, need_open, open_rows
+from anabranch.transactions.transaction import Transaction, begin_transaction
 
 
 class Transactions(Displayed):
@@ -33,12 +33,15 @@ class Transactions(Displayed):
         A new one expires `lease_s` seconds after its last write, ping or flush. Raises TransactionNotFound and
         TransactionAborted for an `ident` that has ended, InvalidArgument for one that is committed.
         """
-        self._parts.check_open()
         parts = self._parts
-        ports, changed, check_open = (parts.catalog, parts.blobs, parts.runtime), parts.tail.notify, parts.check_open
-        if ident is not None:
-            return Transaction.resume(*ports, ident, changed=changed, check_open=check_open, note=self._note)
-        return Transaction.begin(*ports, lease_s=lease_s, changed=changed, check_open=check_open, note=self._note)
+        parts.check_open()
+        if ident is None:
+            row = begin_transaction(parts.catalog, parts.runtime, lease_s)
+        else:
+            with parts.catalog.reading() as txn:
+                row = need_open(txn, ident)
+        ports = (parts.catalog, parts.blobs, parts.runtime)
+        return Transaction(*ports, row, changed=parts.tail.notify, check_open=parts.check_open, note=self._note)
 
     def commit_together(
         self,

@@ -35,7 +35,6 @@ from anabranch.transactions.outcome import TransactionOutcome
 from anabranch.transactions.record import (
     KIND,
     TransactionRow,
-    need_open,
     need_row,
     need_uncollected,
     put_row,
@@ -81,7 +80,7 @@ class Transaction(TransactionOutcome):
         *,
         changed: Callable[[], None],
         check_open: Callable[[], None],
-        note: NoteTime | None = None,
+        note: NoteTime,
     ) -> None:
         """`changed` is called after the commit; `check_open` raises Closed once the store is closed."""
         super().__init__(row.info.id)
@@ -98,55 +97,6 @@ class Transaction(TransactionOutcome):
         self._names: dict[str, str] = {}  # stream names by hex id, for errors about streams that are gone
         self._unflushed: UnflushedBatches = {}
         self._pending_flush = _PendingFlush(None, {}, {})
-
-    @classmethod
-    def begin(
-        cls,
-        catalog: Catalog,
-        blobs: Blobs,
-        runtime: Runtime,
-        *,
-        lease_s: float,
-        changed: Callable[[], None],
-        check_open: Callable[[], None],
-        note: NoteTime | None = None,
-    ) -> Transaction:
-        """Begin a transaction. Raises InvalidArgument for an invalid lease."""
-        check_seconds("lease_s", lease_s)
-        if lease_s > limits.TRANSACTION_LEASE_S_MAX:
-            raise InvalidArgument(
-                f"expected a lease of at most {limits.TRANSACTION_LEASE_S_MAX:.0f} seconds, got {lease_s:g}"
-            )
-        lease_us = round(lease_s * 1_000_000)
-        if lease_us <= 0:
-            raise InvalidArgument(f"expected a lease of more than 0 seconds, got {lease_s:g}")
-        ident = token(runtime.ids)
-        with catalog.writing(_subject(ident)) as txn:
-            # With a clock that was set back, the work must not begin before the horizon.
-            now = Micros(max(runtime.clock.now(), txn.horizon()))
-            until = Micros(now + lease_us)
-            info = TransactionInfo(ident, TransactionState.OPEN, now, until, None, {})
-            row = TransactionRow(info, Lease(token(runtime.ids), KIND, ident, now, until), lease_us, 0)
-            put_row(txn, row)
-        return cls(catalog, blobs, runtime, row, changed=changed, check_open=check_open, note=note)
-
-    @classmethod
-    def resume(
-        cls,
-        catalog: Catalog,
-        blobs: Blobs,
-        runtime: Runtime,
-        ident: str,
-        *,
-        changed: Callable[[], None],
-        check_open: Callable[[], None],
-        note: NoteTime | None = None,
-    ) -> Transaction:
-        """An open transaction that was begun elsewhere. Raises TransactionNotFound, TransactionAborted, InvalidArgument
-        for a committed one."""
-        with catalog.reading() as txn:
-            row = need_open(txn, ident)
-        return cls(catalog, blobs, runtime, row, changed=changed, check_open=check_open, note=note)
 
     def act_for(self, consumer: str) -> None:
         """Act for a consumer in another process, who has this unique id: what it has committed through another object
@@ -227,8 +177,6 @@ class Transaction(TransactionOutcome):
             self._note_time(time_us, writer)
 
     def _note_time(self, time_us: Micros, writer: str | None) -> None:
-        if self._note is None:
-            raise InvalidArgument("this transaction can't note times; create one with Store.transaction")
         for stream in sorted(self.info.events):
             with suppress(StreamNotFound):  # deleted in between
                 self._note(stream, writer, time_us)
@@ -363,6 +311,27 @@ class _FlushedMeanwhile(Conflict):
 
     def __init__(self) -> None:
         super().__init__("another process flushed into the transaction while it was committed")
+
+
+def begin_transaction(catalog: Catalog, runtime: Runtime, lease_s: float) -> TransactionRow:
+    """The row of a new transaction. Raises InvalidArgument for an invalid lease."""
+    check_seconds("lease_s", lease_s)
+    if lease_s > limits.TRANSACTION_LEASE_S_MAX:
+        raise InvalidArgument(
+            f"expected a lease of at most {limits.TRANSACTION_LEASE_S_MAX:.0f} seconds, got {lease_s:g}"
+        )
+    lease_us = round(lease_s * 1_000_000)
+    if lease_us <= 0:
+        raise InvalidArgument(f"expected a lease of more than 0 seconds, got {lease_s:g}")
+    ident = token(runtime.ids)
+    with catalog.writing(_subject(ident)) as txn:
+        # With a clock that was set back, the work must not begin before the horizon.
+        now = Micros(max(runtime.clock.now(), txn.horizon()))
+        until = Micros(now + lease_us)
+        info = TransactionInfo(ident, TransactionState.OPEN, now, until, None, {})
+        row = TransactionRow(info, Lease(token(runtime.ids), KIND, ident, now, until), lease_us, 0)
+        put_row(txn, row)
+    return row
 
 
 def abort_transaction(

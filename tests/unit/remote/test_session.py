@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,6 +28,9 @@ class Broker:
     def __init__(self) -> None:
         self._opened = False
 
+    def retried(self, act: Callable[[], None]) -> None:
+        act()
+
     def exchange(self, command: bytes) -> tuple[Any, Any]:
         return self, self
 
@@ -50,9 +54,9 @@ class Broker:
 
 
 def test_a_session_that_can_not_receive_any_more_has_ended() -> None:
-    exchanges: Any = Broker()
+    connection: Any = Broker()
     session = RemoteSession(
-        "made up", exchanges, Runtime(), opening=lambda: Frame("open", 0, {}), on_opened=lambda frame: None
+        "made up", connection, Runtime(), opening=lambda: Frame("open", 0, {}), on_opened=lambda frame: None
     )
     until(lambda: session.ended, 5)
     with pytest.raises(AnabranchError, match="no memory"):

@@ -23,6 +23,13 @@ from anabranch.transfer.jobs.record import ARCHIVE, COPY_SCOPE, IMPORT, REPLACE,
 from anabranch.transfer.jobs.run import JobRun, settle
 
 _LOOK_S: Final = 0.1
+_RESULTS: Final[Mapping[str, Any]] = {
+    "copy": CopyResult,
+    "copy where": CopyResult,
+    ARCHIVE: ArchiveReport,
+    IMPORT: Imported,
+    REPLACE: Replaced,
+}
 
 
 class Job(Displayed):
@@ -102,11 +109,8 @@ class Job(Displayed):
         with self._job_store.catalog.reading() as txn:
             row = need_job(txn, self.id)
             if row.result is not None or row.state.ended:
-                return (
-                    JobProgress(row, row.events, row.bytes, None, None)
-                    if row.result
-                    else JobProgress(row, 0, 0, None, None)
-                )
+                events, size = (row.events, row.bytes) if row.result else (0, 0)
+                return JobProgress(row, events, size, None, None)
             events, size, reached, scanned = measure(txn, row)
         rate = _rate(row, size, now)
         left = max(row.bytes - size, 0) / rate if rate else None
@@ -170,19 +174,9 @@ def result_of(row: JobRow) -> Any:
     """The result of a job that is done."""
     if row.result is None:
         raise CorruptCatalog(f"the job into '{row.target}' is done, but has no result", "states")
-    match row.verb:
-        case "copy" | "copy where":
-            return CopyResult.from_json(dict(row.result))
-        case verb if verb == COPY_SCOPE:
-            return [CopyResult.from_json(each) for each in row.result["streams"]]
-        case verb if verb == ARCHIVE:
-            return ArchiveReport.from_json(row.result)
-        case verb if verb == IMPORT:
-            return Imported.from_json(row.result)
-        case verb if verb == REPLACE:
-            return Replaced.from_json(row.result)
-        case _:
-            return JoinResult.from_json(row.result)
+    if row.verb == COPY_SCOPE:
+        return [CopyResult.from_json(each) for each in row.result["streams"]]
+    return _RESULTS.get(row.verb, JoinResult).from_json(row.result)
 
 
 def _rate(row: JobRow, size: int, now: Micros) -> float | None:
