@@ -48,6 +48,9 @@ def test_stitch_joins_streams_and_may_replace_them(sensors: Line) -> None:
     sensors("copy", "iot/sensors", "iot/more")
     sensors("stitch", "iot/sensors", "iot/more", "iot/sensors", "--into", "iot/all")
     assert sensors("stream", "show", "iot/all", "--json").json["events"] == 9
+    no_column = "--deduplicate takes a list such as a,b, not ''"
+    assert sensors.refused("stitch", "iot/all", "iot/more", "--into", "iot/one", "--deduplicate", "") == no_column
+    assert sensors.refused("append", "iot/more", "iot/all", "--deduplicate", "") == no_column
     assert sensors.refused("stitch", "iot/all", "--into", "iot/more") == "stream 'iot/more' already exists"
     sensors("stitch", "iot/sensors", "iot/more", "--into", "iot/sensors", "--drop-sources", "--yes")
     assert [row["name"] for row in sensors("stream", "list", "--json").json] == ["iot/all", "iot/raw", "iot/sensors"]

@@ -120,6 +120,7 @@ def test_limit_and_columns(sensors: Line) -> None:
         {"celsius": 2.5, "device": "b"},
     ]
     assert sensors("read", "iot/sensors", "-n", "0").out == ""
+    assert sensors.refused("read", "iot/sensors", "--columns", "") == "--columns takes a list such as a,b, not ''"
     assert "unknown column 'nope'" in sensors.refused("read", "iot/sensors", "--columns", "nope")
 
 

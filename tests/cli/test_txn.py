@@ -16,6 +16,7 @@ def test_transactions_are_listed_shown_and_aborted(line: Line) -> None:
     with ab.connect(line.store, create=True) as store:
         with store.transaction() as done:
             done.writer("iot/raw").write("kept")
+            assert "1 transaction begin with ''" in line.refused("txn", "abort", "", "--yes")
         hanging = store.transaction()
         hanging.writer("iot/raw").write("never")
         hanging.flush()

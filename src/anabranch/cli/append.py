@@ -33,7 +33,7 @@ def append(
       anabranch append iot/sensors iot/all --to-store postgresql://db/river --to-blobs s3://bucket/river
       anabranch append iot/repaired iot/all --deduplicate device,at
     """
-    columns = split_list(deduplicate) or []
+    columns = split_list("--deduplicate", deduplicate)
     if to.url is None and not columns:
         with stream.open_streams() as (streams, source):
             joined = streams.append(source, onto)

@@ -14,6 +14,7 @@ from typer.core import TyperOption
 from anabranch.cli.declare import argument, flag, opens_store, option
 from anabranch.cli.formats import Format
 from anabranch.cli.verbs import DEFAULT_STORE, ROOT_OPTIONS, STORE_VARIABLE
+from anabranch.errors import InvalidArgument
 from anabranch.remote.address import is_broker
 
 if TYPE_CHECKING:
@@ -172,6 +173,10 @@ def open_catalog(*, create: bool = False) -> Iterator[CatalogStore]:
         yield store
 
 
-def split_list(text: str | None) -> list[str] | None:
-    """Splits `a,b,c` into a list; None stays None."""
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+def split_list(flag: str, text: str | None) -> list[str]:
+    """Splits `a,b,c`, the value of an option; empty without the option. Raises InvalidArgument for a value without an
+    element."""
+    found = [part.strip() for part in (text or "").split(",") if part.strip()]
+    if text is not None and not found:
+        raise InvalidArgument(f"{flag} takes a list such as a,b, not '{text}'")
+    return found

@@ -54,7 +54,7 @@ class ReadingOptions:
             "start": parse_place(self.start, now=now),
             "end": None if self.end is None else parse_place(self.end, now=now),
             "follow": self.follow,
-            "columns": split_list(self.columns),
+            "columns": split_list("--columns", self.columns) or None,
             "by": time_kind(self.by),
         }
 

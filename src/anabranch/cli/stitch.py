@@ -72,7 +72,7 @@ def stitch(
     else:
         if drop_sources:
             _confirm([StreamRange.parse(text) for text in sources], yes=yes)
-        columns, order, times = split_list(deduplicate) or [], _numbers(prefer, len(sources)), time_kind(by)
+        columns, order, times = split_list("--deduplicate", deduplicate), _numbers(prefer, len(sources)), time_kind(by)
         with others.open() as stores, open_store() as opened, to.open(opened) as target:
             with ProgressMeter("stitching") as meter:
                 job = target.jobs.stitch(
@@ -118,7 +118,7 @@ def _elsewhere(sources: Sequence[str]) -> bool:
 def _numbers(text: str | None, count: int) -> list[int]:
     """Parses `2,1`, for `count` streams, as numbers from 0."""
     numbers = {str(number + 1): number for number in range(count)}
-    parsed = split_list(text) or []
+    parsed = split_list("--prefer", text)
     if not numbers.keys() >= {*parsed} or len({*parsed}) < len(parsed):
         raise InvalidArgument(f"--prefer takes numbers of streams from 1 to {count}, each once, as 2,1, not '{text}'")
     return [numbers[each] for each in parsed]

@@ -102,7 +102,7 @@ def scale(
     """
     from anabranch.cli.show import print_change
 
-    merged = split_list(merge) or []
+    merged = split_list("--merge", merge)
     if sum([segments is not None, split is not None, bool(merged)]) != 1:
         raise InvalidArgument("pass exactly one of --segments, --split and --merge")
     with open_catalog() as names:

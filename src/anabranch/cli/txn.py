@@ -99,8 +99,10 @@ def _find(store: Store, ident: str) -> TransactionInfo:
     found = [each for each in store.transactions.list() if each.id.startswith(ident)]
     if not found:
         raise TransactionNotFound(ident)
-    if len(found) > 1:
-        raise InvalidArgument(f"the ids of {len(found):,} transactions begin with '{ident}'; pass a longer prefix")
+    if len(found) > 1 or not ident:
+        raise InvalidArgument(
+            f"the ids of {counted(len(found), 'transaction')} begin with '{ident}'; pass a longer prefix"
+        )
     return found[0]
 
 
