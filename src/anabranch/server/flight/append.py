@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -205,7 +206,8 @@ def append(broker: Broker, principal: Principal, command: v1.AppendCommand, read
             finally:
                 forget()
         finally:
-            _close(target)
+            with suppress(AnabranchError):  # its batches were answered with it, or the client is gone
+                target.close()
 
 
 def _take(
@@ -294,10 +296,3 @@ def _target(broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> _Tar
         return ByteTarget(broker, info.id, command)
     kind = _ProducerTarget if command.HasField("producer") else _WriterTarget
     return kind(broker, info, command)
-
-
-def _close(target: _Target) -> None:
-    try:
-        target.close()
-    except AnabranchError:
-        return  # its batches were answered with it, or the client is gone

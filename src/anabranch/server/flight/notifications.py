@@ -11,6 +11,7 @@ with `last`, the id of the last one that it has processed, in this session or be
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from anabranch import limits
@@ -193,7 +194,5 @@ class ListenerSession(_Watching):
                 self._handled, self._offered = self._serial, None
             self._over = True
             self._changed.notify_all()
-        try:
+        with suppress(AnabranchError):
             self._subscription.close()
-        except AnabranchError:
-            return

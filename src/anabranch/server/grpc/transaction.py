@@ -9,7 +9,6 @@ from typing import Any
 
 from anabranch import limits
 from anabranch.errors import InvalidArgument
-from anabranch.model.transaction import TransactionInfo
 from anabranch.runtime.ids import token
 from anabranch.server.events.row_decoder import RowDecoder
 from anabranch.server.grpc.call import GrpcCall
@@ -112,17 +111,14 @@ class _TransactionCall:
         self._held.commit(note_time=note_time, writer=request.writer or None)
 
     def _state(self) -> v1.TransactionState:
-        return _state(self._held.info)
+        info = self._held.info
+        return v1.TransactionState(
+            id=info.id,
+            state=info.state.value,
+            begun_us=info.begun_at,
+            expires_us=info.expires_at,
+            events={f"{stream:016x}": count for stream, count in info.events.items()},
+        )
 
     async def _send(self, **answer: Any) -> None:
         await self._session.call.send(v1.TransactResponse(**answer))
-
-
-def _state(info: TransactionInfo) -> v1.TransactionState:
-    return v1.TransactionState(
-        id=info.id,
-        state=info.state.value,
-        begun_us=info.begun_at,
-        expires_us=info.expires_at,
-        events={f"{stream:016x}": count for stream, count in info.events.items()},
-    )

@@ -1,4 +1,4 @@
-"""The result of a query as the body of an answer, bit by bit."""
+"""Rows as the body of an answer, bit by bit: results of queries, and events as Arrow and Parquet."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.errors import TooLarge
+from anabranch.model.cut import StreamCut
 from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, empty_batch
 from anabranch.server.events.parquet_encoder import ParquetEncoder
 from anabranch.server.events.row_encoder import check_result, encode_results
 
 
 class ResultEncoder:
-    """Encodes a result: `head`, then each batch, then `end`."""
+    """Encodes rows: `head`, then each batch, then `end`. Of events, `after` is the cut behind the batch."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -25,7 +26,7 @@ class ResultEncoder:
         """What comes before the first batch."""
         return b""
 
-    def batch(self, batch: pa.RecordBatch) -> bytes:
+    def batch(self, batch: pa.RecordBatch, after: StreamCut | None = None) -> bytes:
         """Rows."""
         raise NotImplementedError
 
@@ -46,7 +47,7 @@ class _Lines(ResultEncoder):
         super().__init__(schema)
         check_result(schema)
 
-    def batch(self, batch: pa.RecordBatch) -> bytes:
+    def batch(self, batch: pa.RecordBatch, after: StreamCut | None = None) -> bytes:
         return b"".join(row + b"\n" for row in encode_results(batch))
 
     def problem(self, problem: Mapping[str, Any]) -> bytes:
@@ -62,7 +63,7 @@ class _Document(ResultEncoder):
         self._rows: list[bytes] = []
         self._size = 0
 
-    def batch(self, batch: pa.RecordBatch) -> bytes:
+    def batch(self, batch: pa.RecordBatch, after: StreamCut | None = None) -> bytes:
         rows = encode_results(batch)
         self._rows += rows
         self._size += sum(map(len, rows))
@@ -85,8 +86,8 @@ class _Arrow(ResultEncoder):
     def head(self) -> bytes:
         return arrow_head(self.schema)
 
-    def batch(self, batch: pa.RecordBatch) -> bytes:
-        return arrow_batch(batch, None)
+    def batch(self, batch: pa.RecordBatch, after: StreamCut | None = None) -> bytes:
+        return arrow_batch(batch, after)
 
     def end(self) -> bytes:
         return END
@@ -102,7 +103,7 @@ class _Parquet(ResultEncoder):
         super().__init__(schema)
         self._file = ParquetEncoder(schema)
 
-    def batch(self, batch: pa.RecordBatch) -> bytes:
+    def batch(self, batch: pa.RecordBatch, after: StreamCut | None = None) -> bytes:
         return self._file.write(batch)
 
     def end(self) -> bytes:

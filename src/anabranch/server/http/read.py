@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Final
 from urllib.parse import urlencode
@@ -18,12 +18,12 @@ from anabranch.model.time_kind import TimeKind
 from anabranch.reading.bounds import cut_behind
 from anabranch.reading.reader import Reader
 from anabranch.server.abandoned import closed_with, open_in_thread
-from anabranch.server.events.arrow_encoder import END, arrow_batch, arrow_head, shown_batch
+from anabranch.server.events.arrow_encoder import shown_batch
 from anabranch.server.events.page import EventPage, Range, absolute, open_range, rate_of, read_page, time_kind_of
-from anabranch.server.events.parquet_encoder import ParquetEncoder
 from anabranch.server.events.row_encoder import encode_rows, rows_together
 from anabranch.server.http.front import HttpCall
 from anabranch.server.http.problem import HttpRefusal
+from anabranch.server.http.query_result import ENCODERS, ResultEncoder
 from anabranch.server.rights import StreamRight
 from anabranch.server.tail.paced import PacedPart, PacedParts
 
@@ -140,8 +140,9 @@ def _next_link(call: HttpCall, asked: Range, page: EventPage) -> str | None:
 
 def _encoded_page(page: EventPage, schema: pa.Schema, asked: Range, form: str, following: str | None) -> bytes:
     if form != "json":
-        encode = _encoder(form, schema, asked)
-        return b"".join([*(encode(batch, after) for batch, after in page.batches), encode(None, page.after)])
+        encoder = _encoder(form, schema, meta=asked.meta)
+        rows = [_encoded(encoder, PacedPart(batch, after)) for batch, after in page.batches]
+        return b"".join([encoder.head(), *rows, encoder.end()])
     rows = [row for batch, after in page.batches for row in encode_rows(batch, after=after if asked.meta else None)]
     link = "null" if following is None else f'"{following}"'
     return b'{"events":[' + b",".join(rows) + f'],"cut":"{page.after}","next":{link}}}'.encode()
@@ -152,10 +153,11 @@ def _encoded_page(page: EventPage, schema: pa.Schema, asked: Range, form: str, f
 
 async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> AsyncIterator[bytes]:
     """All events to the end, in parts; each waits until the connection has taken the one before."""
-    front, guard, encode = call.front, call.front.guard, _encoder(form, reader.schema, asked)
+    front, guard, encoder = call.front, call.front.guard, _encoder(form, reader.schema, meta=asked.meta)
     parts = PacedParts(asked.rate, front.tails.closing)
     right = StreamRight(front.store, guard, call.principal, call.info.id, "read", verb="read")
     try:
+        yield encoder.head()
         while (batch := await front.run(reader.read)) is not None:
             async for part in parts.of(batch, reader.position):
                 await front.recheck(right)
@@ -163,11 +165,11 @@ async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> Asy
                 if part is None:
                     continue
                 for piece in _pieces(part, form):
-                    data = await front.run(partial(encode, *piece))
+                    data = await front.run(partial(_encoded, encoder, piece))
                     guard.admit(call.principal, calls=0, bytes_=len(data))
                     for start in range(0, len(data), limits.FOLLOW_SEND_BYTES):
                         yield data[start : start + limits.FOLLOW_SEND_BYTES]
-        yield encode(None, reader.position)
+        yield encoder.end()
     finally:
         reader.close()
 
@@ -181,29 +183,24 @@ def _pieces(part: PacedPart, form: str) -> Iterator[PacedPart]:
         yield PacedPart(batch, part.after if start + rows >= count else cut_behind(batch, part.after))
 
 
-Encoder = Callable[[pa.RecordBatch | None, StreamCut], bytes]
+class _EventLines(ResultEncoder):
+    """Each event as a JSON object on a line of its own."""
+
+    def __init__(self, schema: pa.Schema, *, meta: bool) -> None:
+        super().__init__(schema)
+        self._meta = meta
+
+    def batch(self, batch: pa.RecordBatch, after: StreamCut | None = None) -> bytes:
+        return b"".join(row + b"\n" for row in encode_rows(batch, after=after if self._meta else None))
 
 
-def _encoder(form: str, schema: pa.Schema, asked: Range) -> Encoder:
-    """Encodes one batch after another; None is the end."""
+def _encoder(form: str, schema: pa.Schema, *, meta: bool) -> ResultEncoder:
+    """The encoder of events in a form, as Arrow and Parquet without what the store adds unless `meta`."""
     if form == "ndjson":
-        return lambda batch, after: (
-            b""
-            if batch is None
-            else b"".join(row + b"\n" for row in encode_rows(batch, after=after if asked.meta else None))
-        )
-    shown = schema if asked.meta else pa.schema([field for field in schema if field.name not in RESERVED])
-    if form == "arrow":
-        return _arrow_encoder(shown)
-    parquet = ParquetEncoder(shown)
-    return lambda batch, _: parquet.end() if batch is None else parquet.write(shown_batch(batch, shown))
+        return _EventLines(schema, meta=meta)
+    return ENCODERS[form](schema if meta else pa.schema([field for field in schema if field.name not in RESERVED]))
 
 
-def _arrow_encoder(shown: pa.Schema) -> Encoder:
-    head = [arrow_head(shown)]
-
-    def encode(batch: pa.RecordBatch | None, after: StreamCut) -> bytes:
-        first = head.pop() if head else b""
-        return first + (END if batch is None else arrow_batch(shown_batch(batch, shown), after))
-
-    return encode
+def _encoded(encoder: ResultEncoder, part: PacedPart) -> bytes:
+    batch = part.batch if isinstance(encoder, _EventLines) else shown_batch(part.batch, encoder.schema)
+    return encoder.batch(batch, part.after)

@@ -5,6 +5,7 @@ that a handle of a deleted group is not one of a new group of its name."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from anabranch import limits
@@ -72,10 +73,8 @@ def generate_cut(
 
 def delete(store: Store, group: str, ident: StreamId | None = None) -> None:
     """See `ReaderGroup.delete`. A group that does not exist is ignored."""
-    try:
+    with suppress(GroupNotFound):
         _group(store, group, ident).delete()
-    except GroupNotFound:
-        return
 
 
 def _group(store: Store, group: str, ident: StreamId | None = None) -> ReaderGroup:
