@@ -64,10 +64,10 @@ def run_verb(call: HttpCall, name: str, arguments: Mapping[str, Any]) -> Any:
     return run(call.front.broker, call.principal, name, arguments, admit=False)
 
 
-def find_query(call: HttpCall, name: str) -> QueryInfo | None:
-    """A deployed query; None if there is none of this name."""
+def find_query(call: HttpCall, name: str | None = None) -> QueryInfo | None:
+    """A deployed query, by default that of the path; None if there is none of this name."""
     try:
-        return call.front.store.queries.get(name)
+        return call.front.store.queries.get(name or call.request.path_params["name"])
     except QueryNotFound:
         return None
 

@@ -107,9 +107,6 @@ def time_kind(call: HttpCall) -> TimeKind:
     return time_kind_of(call.text("by", "append"))
 
 
-# a page
-
-
 async def _page(call: HttpCall, asked: Range, form: str) -> Response:
     assert asked.limit is not None, "a page has a limit"
     limit = asked.limit
@@ -146,9 +143,6 @@ def _encoded_page(page: EventPage, schema: pa.Schema, asked: Range, form: str, f
     rows = [row for batch, after in page.batches for row in encode_rows(batch, after=after if asked.meta else None)]
     link = "null" if following is None else f'"{following}"'
     return b'{"events":[' + b",".join(rows) + f'],"cut":"{page.after}","next":{link}}}'.encode()
-
-
-# everything
 
 
 async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> AsyncIterator[bytes]:

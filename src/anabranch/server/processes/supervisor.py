@@ -89,18 +89,12 @@ class SupervisedProcess:
             line = _line_within(process, _START_S)
             answer: dict[str, Any] = json.loads(line)
         except (OSError, ValueError):
-            self.stop_one(process)
-            raise InvalidArgument(f"{self.name} did not start") from None
+            answer = {"error": "no answer"}
         if "error" in answer:
-            self.stop_one(process)
+            process.kill()
+            process.wait(_START_S)
             raise InvalidArgument(f"{self.name} did not start: {answer['error']}")
         return answer
-
-    @staticmethod
-    def stop_one(process: subprocess.Popen[bytes]) -> None:
-        """Kill a process that did not start, and wait for its end."""
-        process.kill()
-        process.wait(_START_S)
 
     def _supervise(self) -> None:
         pause_s = _PAUSE_S_FIRST

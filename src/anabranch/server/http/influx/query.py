@@ -68,18 +68,6 @@ class _Request:
     pretty: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """What statements are answered with: the streams of the caller, the `database` of measurements without one, the time in
-    nanoseconds, and a way to have a name looked up again."""
-
-    call: HttpCall
-    streams: ReadableStreams
-    database: str
-    now: int
-    forget: Callable[[str], object]
-
-
 async def influx_query(call: HttpCall) -> Response:
     """Query by InfluxQL. The statements are the parameter `q`, of the URL or of a form, or a body that is one."""
     given = await _given(call)
@@ -157,13 +145,13 @@ def _parameters(text: str | None) -> Mapping[str, object]:
 def _answers(call: HttpCall, request: _Request, forget: Callable[[str], object]) -> Iterator[_Piece]:
     """The parts of the answer, each made when it is taken."""
     streams = ReadableStreams(call.front.broker, call.front.queries.isolated, call.principal)
-    context = _Context(call, streams, request.database, int(call.front.store.runtime.clock.now()) * 1_000, forget)
+    now_ns = int(call.front.store.runtime.clock.now()) * 1_000
     rows = 0  # of all statements: they are held until the answer is whole
     for number, statement in enumerate(request.statements):
         zone = statement.zone if isinstance(statement, Select) else None
         held: dict[str, Any] | None = None
         try:
-            for each in _series(context, statement):
+            for each in _series(call, statement, streams, request.database, now_ns, forget):
                 for series, count in pieces(each, request.chunk, request.epoch, zone):
                     rows += count
                     if request.chunk is None and rows > limits.INFLUXQL_ROWS_MAX:
@@ -179,8 +167,16 @@ def _answers(call: HttpCall, request: _Request, forget: Callable[[str], object])
         yield _Piece(number, held)
 
 
-def _series(context: _Context, statement: Parsed) -> Iterator[Rows]:
-    call, streams, database, now = context.call, context.streams, context.database, context.now
+def _series(
+    call: HttpCall,
+    statement: Parsed,
+    streams: ReadableStreams,
+    database: str,
+    now: int,
+    forget: Callable[[str], object],
+) -> Iterator[Rows]:
+    """Answer a statement at `now` (ns). Measurements without a database are of `database`. `forget` has a name looked up
+    again."""
     match statement:
         case Show("CONTINUOUS QUERIES"):
             return show_continuous(call, streams)
@@ -199,7 +195,7 @@ def _series(context: _Context, statement: Parsed) -> Iterator[Rows]:
             for name in names:
                 streams.check_database(name)
             if into is not None:
-                return select_into(call, statement, streams, database, now, context.forget)
+                return select_into(call, statement, streams, database, now, forget)
             return select(statement, streams, database, now)
     return iter(())
 

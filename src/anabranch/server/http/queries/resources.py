@@ -50,7 +50,7 @@ async def list_queries(call: HttpCall) -> Response:
 
 async def get_query(call: HttpCall) -> Response:
     """One query."""
-    return json_response(query_json(await verb_result(call, "queries.get", _named(call))))
+    return await _answer(call, "queries.get", {})
 
 
 async def put_query(call: HttpCall) -> Response:
@@ -68,8 +68,8 @@ async def put_query(call: HttpCall) -> Response:
         found: QueryTemplate = await verb_result(call, "templates.get", {"name": template})
         arguments["text"] = found.text
     arguments = await _with_text(call, arguments)
-    is_new = await call.front.run(lambda: find_query(call, _name(call))) is None
-    info = await verb_result(call, "queries.deploy", {**_named(call), **arguments})
+    is_new = await call.front.run(lambda: find_query(call)) is None
+    info = await verb_result(call, "queries.deploy", {**named(call), **arguments})
     headers = {"Location": f"/v1/queries/{info.name}"} if is_new else None
     return json_response(query_json(info), 201 if is_new else 200, headers=headers)
 
@@ -79,8 +79,8 @@ async def delete_query(call: HttpCall) -> Response:
     drop = call.text("drop")
     if drop not in (None, "results"):
         raise InvalidArgument(f"expected drop='results', got '{drop:.100}'")
-    await verb_result(call, "queries.delete", {**_named(call), "drop_results": drop is not None})
-    left = await call.front.run(lambda: find_query(call, _name(call)))
+    await verb_result(call, "queries.delete", {**named(call), "drop_results": drop is not None})
+    left = await call.front.run(lambda: find_query(call))
     return Response(status_code=204) if left is None else json_response(query_json(left), 202)
 
 
@@ -107,19 +107,19 @@ async def upgrade_query(call: HttpCall) -> Response:
         arguments = _arguments(call, members, (*_TEXT, "trigger", "replay", "by", "keep", *_CODE))
         if "dialect" in arguments:
             arguments = await _with_text(call, arguments)
-        return json_response(query_json(await verb_result(call, "queries.replay", {**_named(call), **arguments})), 202)
+        return await _answer(call, "queries.replay", arguments, 202)
     arguments = _arguments(call, members, (*_TEXT, "trigger", *_OF_RUN, *_CODE))
     arguments = await _with_text(call, arguments)
     if "start_from" in arguments:
         arguments["restart_from"] = arguments.pop("start_from")
-    return json_response(query_json(await verb_result(call, "queries.upgrade", {**_named(call), **arguments})))
+    return await _answer(call, "queries.upgrade", arguments)
 
 
 async def plan_query_upgrade(call: HttpCall) -> Response:
     """What an upgrade would do."""
     arguments = _arguments(call, await arguments_of(call), (*_TEXT, "files"))
     arguments = await _with_text(call, arguments)
-    found: UpgradePlan = await verb_result(call, "queries.plan", {**_named(call), **arguments})
+    found: UpgradePlan = await verb_result(call, "queries.plan", {**named(call), **arguments})
     return json_response({"version": found.version, "statements": [asdict(each) for each in found.statements]})
 
 
@@ -138,14 +138,14 @@ async def query_committed_state(call: HttpCall) -> Response:
         if not (batch.isascii() and batch.isdigit() and len(batch) < 19):
             raise InvalidArgument(f"expected batch as a whole number, got '{batch:.100}'")
         arguments["batch"] = int(batch)
-    found: CommittedState = await verb_result(call, "queries.committed_state", {**_named(call), **arguments})
+    found: CommittedState = await verb_result(call, "queries.committed_state", {**named(call), **arguments})
     return json_response(asdict(found))
 
 
 async def query_versions(call: HttpCall) -> Response:
     """The versions of a query. Those that are kept, oldest first."""
     return await list_page(
-        call, "queries.versions", (), version_json, lambda each: each.number, given=_named(call), parse_name=_number
+        call, "queries.versions", (), version_json, lambda each: each.number, given=named(call), parse_name=_number
     )
 
 
@@ -153,13 +153,13 @@ async def query_file(call: HttpCall) -> Response:
     """A file of a version. By default of the present one."""
     version = call.text("version")
     arguments = {"file": call.request.path_params["file"], **({} if version is None else {"version": _number(version)})}
-    content: bytes = await verb_result(call, "queries.file", {**_named(call), **arguments})
+    content: bytes = await verb_result(call, "queries.file", {**named(call), **arguments})
     return Response(content, media_type="application/octet-stream")
 
 
 async def query_progress(call: HttpCall) -> Response:
     """The progress of a query. It is as of the last second of its run."""
-    info: QueryInfo = await verb_result(call, "queries.get", _named(call))
+    info: QueryInfo = await verb_result(call, "queries.get", named(call))
     return json_response({"state": info.state, "statements": [progress_json(each) for each in info.progress]})
 
 
@@ -191,8 +191,11 @@ def version_json(version: QueryVersion) -> dict[str, Any]:
 
 
 async def _changed(call: HttpCall, verb: str, members: tuple[str, ...]) -> Response:
-    arguments = _arguments(call, await arguments_of(call), members)
-    return json_response(query_json(await verb_result(call, verb, {**_named(call), **arguments})))
+    return await _answer(call, verb, _arguments(call, await arguments_of(call), members))
+
+
+async def _answer(call: HttpCall, verb: str, arguments: Mapping[str, Any], status: int = 200) -> Response:
+    return json_response(query_json(await verb_result(call, verb, {**named(call), **arguments})), status)
 
 
 def _arguments(call: HttpCall, members: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
@@ -274,10 +277,6 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _name(call: HttpCall) -> str:
-    found: str = call.request.path_params["name"]
-    return found
-
-
-def _named(call: HttpCall) -> dict[str, Any]:
-    return {"name": _name(call)}
+def named(call: HttpCall) -> dict[str, Any]:
+    """The name in the path, as an argument of a verb."""
+    return {"name": call.request.path_params["name"]}

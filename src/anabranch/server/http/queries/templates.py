@@ -11,6 +11,7 @@ from anabranch.deployments.templates.template import QueryTemplate
 from anabranch.server.http.body import read_body, sql_text
 from anabranch.server.http.calls import verb_result
 from anabranch.server.http.front import HttpCall
+from anabranch.server.http.queries.resources import named
 from anabranch.server.http.resources import json_response, list_page, time_text
 
 
@@ -21,18 +22,18 @@ async def list_templates(call: HttpCall) -> Response:
 
 async def get_template(call: HttpCall) -> Response:
     """One template."""
-    return json_response(template_json(await verb_result(call, "templates.get", _named(call))))
+    return json_response(template_json(await verb_result(call, "templates.get", named(call))))
 
 
 async def put_template(call: HttpCall) -> Response:
     """Save a template, or change it. The body is its SQL."""
     text = sql_text(await read_body(call.request.receive, call.request.scope["headers"]))
-    return json_response(template_json(await verb_result(call, "templates.save", {**_named(call), "text": text})))
+    return json_response(template_json(await verb_result(call, "templates.save", {**named(call), "text": text})))
 
 
 async def remove_template(call: HttpCall) -> Response:
     """Remove a template that was saved."""
-    await verb_result(call, "templates.remove", _named(call))
+    await verb_result(call, "templates.remove", named(call))
     return Response(status_code=204)
 
 
@@ -45,7 +46,3 @@ def template_json(template: QueryTemplate) -> dict[str, Any]:
         "sql": template.text,
         "saved_at": time_text(template.saved_at),
     }
-
-
-def _named(call: HttpCall) -> dict[str, Any]:
-    return {"name": call.request.path_params["name"]}
