@@ -14,7 +14,6 @@ from anabranch.catalog.state.codec import codec_of
 from anabranch.core.json_text import parse_json
 from anabranch.core.redact import shown_address
 from anabranch.core.routing import key_text
-from anabranch.core.shed_rule import ShedRule
 from anabranch.errors import AnabranchError, InvalidArgument
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
@@ -50,11 +49,7 @@ class ReadOptions:
     poll_s: float
     ranges: tuple[int, tuple[tuple[int, int, int], ...]] | None
     lossy: bool
-    markers: str | None
-    follow: str | None
-    await_standby: str | None
-    shed: ShedRule | None
-    shed_draw: bool
+    pipeline_source: str | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -74,11 +69,7 @@ class ReadOptions:
             poll_s=(500 if (poll := parsed.number("pollMs", least=0)) is None else poll) / 1000,
             ranges=parsed.json("ranges", tuple[int, tuple[tuple[int, int, int], ...]]),
             lossy=parsed.choice("failOnDataLoss", ("true", "false")) == "false",
-            markers=parsed.text("markers"),
-            follow=parsed.text("follow"),
-            await_standby=parsed.text("awaitStandby"),
-            shed=None if (rule := parsed.text("shed")) is None else ShedRule.parse(rule),
-            shed_draw=parsed.choice("shedDraw", ("false", "true")) == "true",
+            pipeline_source=parsed.text("pipelineSource"),
         )
 
 

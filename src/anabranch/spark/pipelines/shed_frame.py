@@ -20,17 +20,11 @@ from anabranch.spark.types import SHED_DRAW, SHED_RATE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["KEPT_ROWS", "items_of", "refuse_unestimated", "shed_frame", "shed_options"]
+__all__ = ["KEPT_ROWS", "items_of", "refuse_unestimated", "shed_frame"]
 
 KEPT_ROWS: Final = "anabranch_kept"  # Spark's name for the metric with the number of rows that were kept
 _AGGREGATES: Final = ("Sum", "Count")
 _REFUSED_NODES: Final = ("Join", "Distinct", "Deduplicate", "Window", "Union", "Generate")
-
-
-def shed_options(statement: Statement) -> dict[str, str | None]:
-    """The options of the statement's source."""
-    rule, priority = statement.options.shed, statement.options.shed_priority
-    return {"shed": None if rule is None else str(rule), "shedDraw": None if priority is None else "true"}
 
 
 def shed_frame(frame: DataFrame, statement: Statement) -> DataFrame:

@@ -18,11 +18,12 @@ from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
 from anabranch.spark.options import to_json_option
 from anabranch.spark.pipelines.plan import Step
-from anabranch.spark.pipelines.shed_frame import shed_frame, shed_options
+from anabranch.spark.pipelines.shed_frame import shed_frame
 from anabranch.spark.pipelines.statement import Statement
 from anabranch.spark.quoting import quoted
 from anabranch.spark.source.following import FollowedRun
 from anabranch.spark.source.markers import ClockClosing, Idleness, MarkerOption, WindowClosing, is_event
+from anabranch.spark.source.source import PipelineSource
 from anabranch.spark.stores import FORMAT, stream_options
 from anabranch.store import Store
 
@@ -116,27 +117,23 @@ def _stream(
     reads: SourceReads,
     name: StreamName,
     ident: StreamId,
-    markers: str | None,
+    markers: MarkerOption | None,
 ) -> DataFrame:
-    options = {
-        "start": reads.starts[str(name)],
-        "end": (reads.ends or {}).get(str(name)),
-        "markers": markers,
-        "follow": None if reads.follow is None else to_json_option(reads.follow),
-        "awaitStandby": reads.await_standby,
-        **shed_options(step.statement),
-    }
+    shed, priority = step.statement.options.shed, step.statement.options.shed_priority
+    pipeline = PipelineSource(markers, reads.follow, reads.await_standby, shed, priority is not None)
+    options = {"start": reads.starts[str(name)], "pipelineSource": to_json_option(pipeline)}
+    if (end := (reads.ends or {}).get(str(name))) is not None:
+        options["end"] = end
     if reads.events_max is not None and name not in step.internal:
         options["maxEventsPerTrigger"] = str(reads.events_max)
     if len(step.statement.sources) > 1:
         # Spark polls its sources in turn, so one that waits for new events delays the others.
         options["pollMs"] = "50"
-    given = {option: text for option, text in options.items() if text is not None}
-    return spark.readStream.format(FORMAT).options(**stream_options(store, name, ident), **given).load()
+    return spark.readStream.format(FORMAT).options(**stream_options(store, name, ident), **options).load()
 
 
-def _marker_options(store: Store, step: Step, reads: SourceReads) -> Mapping[StreamName, str]:
-    """The option `markers` of each source that needs it."""
+def _marker_options(store: Store, step: Step, reads: SourceReads) -> Mapping[StreamName, MarkerOption]:
+    """The markers of each source that needs some."""
     statement = step.statement
     found = {name: store.streams.get(name) for name in statement.sources.values() if store.streams.exists(name)}
     by_append_time = statement.by_append_time
@@ -156,7 +153,7 @@ def _marker_options(store: Store, step: Step, reads: SourceReads) -> Mapping[Str
             idleness = Idleness(statement.options.idle_us, others)
         option = MarkerOption(step.delays_us[name], closing, idleness, early_us, clock)
         if option.yields_any:
-            options[name] = to_json_option(option)
+            options[name] = option
     return options
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.core import cuts
+from anabranch.core.shed_rule import ShedRule
 from anabranch.errors import InvalidArgument, SchemaMismatch, StreamNotFound
 from anabranch.model.cut import StreamCut
 from anabranch.model.ids import SegmentId, StreamId
@@ -60,12 +61,29 @@ from anabranch.spark.worker_access import WorkerAccess
 from anabranch.store import Store
 from anabranch.store.engine_api import Tail
 
-__all__ = ["BatchReader", "StreamReader", "schema"]
+__all__ = ["BatchReader", "PipelineSource", "StreamReader", "schema"]
 
 # Spark's source process does not know the core count of other machines; twice the local count balances the load.
 _TASKS: Final = 2 * (os.cpu_count() or 1)
 
 _Offset = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSource:
+    """How a statement of a pipeline reads a source: the option `pipelineSource`.
+
+    By `markers` the source advances the watermark without an event, to close windows or while it is idle. With `follow` it
+    takes the ends of its batches from that run, as its hot standby. `await_standby` is the place of the query's checkpoint,
+    where its hot standby notes its progress: batches wait a little for it. With `shed` only a part of the events is read, with
+    their keep rate in `_shed_rate`; with `shed_draw` all are, each with a random number in `_shed_draw`, by which the query
+    decides which it keeps."""
+
+    markers: MarkerOption | None = None
+    follow: FollowedRun | None = None
+    await_standby: str | None = None
+    shed: ShedRule | None = None
+    shed_draw: bool = False
 
 
 def schema(options: Mapping[str, str]) -> StructType:
@@ -75,20 +93,25 @@ def schema(options: Mapping[str, str]) -> StructType:
     reads.freshen(asked.stream)
     stored = reads.view(asked.stream_id or asked.stream).info.schema
     columns = spark_columns(columns_to_read(stored, asked.columns))
-    return spark_schema(pa.schema([*columns, *ADDED, *_shed_columns(asked)]))
+    return spark_schema(pa.schema([*columns, *ADDED, *_shed_columns(_pipeline_source(asked))]))
 
 
-def _shed_columns(asked: ReadOptions) -> tuple[pa.Field, ...]:
-    if asked.shed is None:
+def _pipeline_source(asked: ReadOptions) -> PipelineSource:
+    text = asked.pipeline_source
+    return PipelineSource() if text is None else from_json_option(PipelineSource, "pipelineSource", text)
+
+
+def _shed_columns(pipeline: PipelineSource) -> tuple[pa.Field, ...]:
+    if pipeline.shed is None:
         return ()
-    return (SHED_RATE, SHED_DRAW) if asked.shed_draw else (SHED_RATE,)
+    return (SHED_RATE, SHED_DRAW) if pipeline.shed_draw else (SHED_RATE,)
 
 
-def _names(schema: StructType, asked: ReadOptions) -> tuple[str, ...]:
+def _names(schema: StructType, pipeline: PipelineSource) -> tuple[str, ...]:
     """The stored columns of `schema`. Raises InvalidArgument if it does not end with the columns that the source adds,
     as in a schema that the user wrote."""
     names = schema.fieldNames()
-    added = [field.name for field in (*ADDED, *_shed_columns(asked))]
+    added = [field.name for field in (*ADDED, *_shed_columns(pipeline))]
     if names[-len(added) :] != added:
         raise InvalidArgument("the schema is the stream's: leave out .schema(…) and use option 'columns'")
     return tuple(names[: -len(added)])
@@ -127,7 +150,8 @@ class _SparkSource:
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         asked = ReadOptions.of(options)
         self._options = replace(asked, store=chosen_places(asked.store))
-        self._names = _names(schema, asked)
+        self._pipeline = _pipeline_source(asked)
+        self._names = _names(schema, self._pipeline)
         self._types = _types(schema)  # the types that Spark expects, as of the query's start
         self._access = WorkerAccess(self._options.store)
         self._complete: StreamCut | None = None  # the end of a read that ends at the watermark
@@ -202,9 +226,9 @@ class _SparkSource:
                 yield from self._with_shed_columns(found, partition.keep_rate)
 
     def _with_shed_columns(self, batches: Iterator[pa.RecordBatch], keep_rate: float) -> Iterator[pa.RecordBatch]:
-        if self._options.shed is None:
+        if self._pipeline.shed is None:
             return batches
-        return with_shed_columns(batches, keep_rate, draw=self._options.shed_draw)
+        return with_shed_columns(batches, keep_rate, draw=self._pipeline.shed_draw)
 
 
 class BatchReader(_SparkSource, DataSourceReader):
@@ -231,14 +255,13 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
-        markers = self._options.markers
         self._first: SourceOffset | None = None
         self._latest_start: SourceOffset | None = None  # of a batch; Spark asks no restarted query for the first one
         self._end: StreamCut | None = None
         self._idle = False
         self._available_now = False
         self._tail: Tail | PollingTail | None = None
-        self._markers = None if markers is None else Markers(from_json_option(MarkerOption, "markers", markers))
+        self._markers = None if self._pipeline.markers is None else Markers(self._pipeline.markers)
         self._follower: FollowedBatches | None = None
         self._standby: AwaitedStandby | None = None
 
@@ -293,14 +316,12 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
         return offset.marked(marker).to_json()
 
     def _followed(self) -> FollowedBatches | None:
-        if self._follower is None and self._options.follow is not None:
-            self._follower = FollowedBatches(
-                from_json_option(FollowedRun, "follow", self._options.follow), self._open().runtime
-            )
+        if self._follower is None and self._pipeline.follow is not None:
+            self._follower = FollowedBatches(self._pipeline.follow, self._open().runtime)
         return self._follower
 
     def _awaited(self) -> AwaitedStandby | None:
-        checkpoint = self._options.await_standby
+        checkpoint = self._pipeline.await_standby
         if self._standby is None and checkpoint is not None:
             folder = checkpoint_folder(checkpoint, self._open().runtime)
             self._standby = AwaitedStandby(folder, poll_s(checkpoint))
@@ -347,7 +368,7 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
     def _end_of_batch(self, view: StreamView, start: StreamCut, limit: ReadLimit) -> tuple[StreamCut, float]:
         start = cuts.check_cut(view, self._readable(view, start))
         times = StoreTimes(self._reads(), view)
-        limits, stop, rule = self._limits(limit), self._stop(view), self._options.shed
+        limits, stop, rule = self._limits(limit), self._stop(view), self._pipeline.shed
         end = end_of_batch(view, start, limits, times, stop=stop)
         if rule is None or end == start:
             return end, 1.0

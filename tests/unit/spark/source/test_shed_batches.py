@@ -19,10 +19,11 @@ import anabranch as ab
 from anabranch.core import cuts
 from anabranch.core.shed_rule import ShedRule, draws
 from anabranch.model.cut import StreamCut
+from anabranch.spark.options import to_json_option
 from anabranch.spark.source.batch_end import BatchLimits, StoreTimes, end_of_batch
 from anabranch.spark.source.offsets import SourceOffset
 from anabranch.spark.source.reads import reads_of, with_shed_columns
-from anabranch.spark.source.source import StreamReader
+from anabranch.spark.source.source import PipelineSource, StreamReader
 from anabranch.spark.types import ADDED, SHED_DRAW, SHED_RATE, spark_schema
 from anabranch.store import Store
 from anabranch.testing.clock import ManualClock
@@ -73,7 +74,8 @@ class Reader(StreamReader):
 
     def __init__(self, store: Store, rule: ShedRule, **options: str) -> None:
         columns = spark_schema(pa.schema([pa.field("n", pa.int64()), *ADDED, SHED_RATE]))
-        super().__init__({"path": "/nowhere", "stream": STREAM, "shed": str(rule), **options}, columns)
+        source = to_json_option(PipelineSource(shed=rule))
+        super().__init__({"path": "/nowhere", "stream": STREAM, "pipelineSource": source, **options}, columns)
         self._store = store
 
     def _open(self) -> Store:
