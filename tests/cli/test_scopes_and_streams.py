@@ -240,3 +240,10 @@ def test_a_stream_that_is_deleted_while_a_broker_lists_streams_is_left_out(
         monkeypatch.setattr(store.ephemeral, "is_ephemeral", after_deletion)
         rows = show.summaries(names, None, internal=False)
     assert [row["name"] for row in rows] == ["s/b"]
+
+
+@pytest.mark.parametrize("segments", [0, -3])
+def test_a_stream_has_a_segment_at_least(line: Line, segments: int) -> None:
+    line("scope", "create", "iot")
+    refused = line.refused("stream", "create", "iot/raw", "--segments", segments)
+    assert refused == f"expected the number of segments to be 1 to 10,000, got {segments}"

@@ -78,7 +78,7 @@ def create(
             schema=columns,
             key=key,
             time=time,
-            scaling=by_rate or segments or 1,
+            scaling=by_rate or (1 if segments is None else segments),
             tags=parse_pairs(tag, "a tag"),
             retention=policy_from_options(retain_for, retain_bytes, groups=retain_group or ()),
             checks=parse_checks(check) or None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -155,7 +156,7 @@ class RowDelivery:
                 if isinstance(item, BadRow):
                     self._rejects.add(item)
                 else:
-                    self._rows.write(item.rows, self._columns.schema, lambda bad, batch=item: self._reject(batch, bad))  # type: ignore[misc]
+                    self._rows.write(item.rows, self._columns.schema, partial(self._reject, item))
                     self._pause()
             if not self._rejects.count:
                 self._rows.open(self._columns.schema)
@@ -172,7 +173,7 @@ class RowDelivery:
                 if isinstance(item, BadRow):
                     self._rejects.add(item)
                 else:
-                    self._rows.hold(item.rows, self._columns.schema, lambda bad, batch=item: self._reject(batch, bad))  # type: ignore[misc]
+                    self._rows.hold(item.rows, self._columns.schema, partial(self._reject, item))
                     self._show(0)
         except BadInput as exc:
             raise InvalidArgument(f"{self._source.name}, {exc}; nothing is written") from exc
