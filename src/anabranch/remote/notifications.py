@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anabranch.core.closeable import Closeable
@@ -35,14 +35,13 @@ class RemoteNotifications(Displayed, Closeable):
         start: Place,
         after: int,
         follow: bool,
-        on_close: Callable[[RemoteNotifications], None],
     ) -> None:
+        self._owner = owner
         self._clock = owner.runtime.clock
         self._stream = stream
         self._start = to_json(start)
         self._after = after
         self._follow = follow
-        self._on_close = on_close
         self._pending: deque[Notification] = deque()
         self._position: StreamCut | None = None
         self._closed = False
@@ -115,7 +114,7 @@ class RemoteNotifications(Displayed, Closeable):
             return
         self._closed = True
         self._session.close({})
-        self._on_close(self)
+        self._owner.forget(self)
 
 
 class RemoteStoreNotifications(RemoteNoun):
@@ -130,11 +129,8 @@ class RemoteStoreNotifications(RemoteNoun):
         follow: bool = False,
     ) -> RemoteNotifications:
         """See `StoreNotifications.read`."""
-        owner = self._own
         name = None if stream is None else str(stream)
-        return owner.keep(
-            RemoteNotifications(owner, stream=name, start=start, after=after, follow=follow, on_close=owner.forget)
-        )
+        return self._own.keep(RemoteNotifications(self._own, stream=name, start=start, after=after, follow=follow))
 
     def listen(
         self, handle: Handler, stream: str | StreamName | None = None, *, start: Place = TAIL, name: str | None = None

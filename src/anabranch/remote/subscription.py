@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -33,18 +33,10 @@ class RemoteSubscription(Displayed):
     one of a reader group first gets the present state again.
     """
 
-    def __init__(
-        self,
-        owner: Owner,
-        handle: Handler,
-        wanted: Mapping[str, Any],
-        *,
-        on_close: Callable[[RemoteSubscription], None],
-    ) -> None:
+    def __init__(self, owner: Owner, handle: Handler, wanted: Mapping[str, Any]) -> None:
         self._owner = owner
         self._handle = handle
         self._wanted = dict(wanted)
-        self._on_close = on_close
         self._changing = owner.runtime.tasks.lock()
         self._stopped = False
         self._handling = False  # a call of `handle` is in progress
@@ -82,7 +74,7 @@ class RemoteSubscription(Displayed):
     def _end(self) -> None:
         with suppress(AnabranchError):
             self._session.close({"last": self._last})
-        self._on_close(self)
+        self._owner.forget(self)
 
     def close(self) -> None:
         """Unsubscribe, and wait for a call of `handle` in progress, at most `limits.NOTIFICATION_CLOSE_S`."""
@@ -159,7 +151,6 @@ class RemoteSubscription(Displayed):
 def listen(owner: Owner, handle: Handler, wanted: Mapping[str, Any]) -> RemoteSubscription:
     """Listen to the `wanted` notifications, until the store is closed or the returned function is called."""
     sent = {name: to_json(value) for name, value in wanted.items()}
-    subscription = RemoteSubscription(owner, handle, sent, on_close=owner.forget)
-    owner.keep(subscription)
+    subscription = owner.keep(RemoteSubscription(owner, handle, sent))
     subscription.start()
     return subscription

@@ -17,7 +17,7 @@ from anabranch.store.byte_files import ByteFiles
 from anabranch.store.parts import StoreContext
 from anabranch.streams.change import Changes
 from anabranch.streams.directory.find import need_info, need_view
-from anabranch.streams.lifecycle.to_byte_stream import make_byte_stream
+from anabranch.streams.lifecycle.evolve import make_byte_stream
 from anabranch.streams.manager import Streams
 from anabranch.writing.byte_writer import ByteWriter
 from anabranch.writing.writer import Writer

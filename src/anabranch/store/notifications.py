@@ -39,7 +39,9 @@ class StoreNotifications(Displayed):
         self._parts = parts
         self._streams = streams
         self._scopes = scopes
-        self._publisher = self._make_publisher()
+        self._publisher = NotificationPublisher(
+            parts.catalog, parts.runtime, ensure=self._ensure_stream, on_commit=parts.tail.notify
+        )
 
     def read(
         self,
@@ -60,14 +62,9 @@ class StoreNotifications(Displayed):
         self._parts.check_open()
         ident = None if stream is None else self._streams.get(stream).id
         if ident is not None and follow and start in (TAIL, "tail"):
-            source = self._present_first(*self._of_stream(ident), on_close=self._parts.forget)
+            source = self._present_first(*self._of_stream(ident))
         else:
-            source = self._open(
-                start=start,
-                follow=follow,
-                translate=_behind(after, ident),
-                on_close=self._parts.forget,
-            )
+            source = self._open(start=start, follow=follow, translate=_behind(after, ident))
         self._parts.keep(source)
         return source
 
@@ -118,27 +115,12 @@ class StoreNotifications(Displayed):
         if StreamName.parse(stream) == NAME:
             self._publisher.advance()
 
-    def _make_publisher(self) -> NotificationPublisher:
-        """The publisher of the outbox's changes as notifications."""
+    def _ensure_stream(self) -> StreamId:
+        self._scopes.create(INTERNAL_SCOPE, exist_ok=True)
+        kept = Retention(age_us=limits.NOTIFICATIONS_KEPT_US)
+        return self._streams.create(NAME, schema=COLUMNS, key="stream", time="at", retention=kept, exist_ok=True).id
 
-        def ensure() -> StreamId:
-            self._scopes.create(INTERNAL_SCOPE, exist_ok=True)
-            kept = Retention(age_us=limits.NOTIFICATIONS_KEPT_US)
-            made = self._streams.create(NAME, schema=COLUMNS, key="stream", time="at", retention=kept, exist_ok=True)
-            return made.id
-
-        return NotificationPublisher(
-            self._parts.catalog, self._parts.runtime, ensure=ensure, on_commit=self._parts.tail.notify
-        )
-
-    def _open(
-        self,
-        *,
-        start: Place,
-        follow: bool,
-        translate: Translate,
-        on_close: Callable[[Notifications], None] | None = None,
-    ) -> Notifications:
+    def _open(self, *, start: Place, follow: bool, translate: Translate) -> Notifications:
         if not follow:
             self._publisher.advance()
         stream = self._publisher.stream()
@@ -152,25 +134,17 @@ class StoreNotifications(Displayed):
             parts.runtime,
             translate=translate,
             follow=follow,
-            on_close=on_close,
+            on_close=parts.forget,
         )
 
-    def _present_first(
-        self,
-        first: First,
-        translate: Translate,
-        on_close: Callable[[Notifications], None] | None = None,
-    ) -> Notifications:
+    def _present_first(self, first: First, translate: Translate) -> Notifications:
         """Follow, beginning with the present state that `first` returns for the id up to which it is valid."""
         position = 0
 
         # Open before reading the present state, so that no change between the two is lost. Changes that the state
         # already includes are left out.
         source = self._open(
-            start=TAIL,
-            follow=True,
-            translate=lambda each: translate(each) if each.id > position else (),
-            on_close=on_close,
+            start=TAIL, follow=True, translate=lambda each: translate(each) if each.id > position else ()
         )
         try:
             while True:

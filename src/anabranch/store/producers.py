@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from anabranch import limits
@@ -48,9 +48,7 @@ class Producers(Displayed):
     def open(self, stream: StreamKey, name: str, *, epoch: int | None = None) -> Producer:
         """See `Store.producer`."""
         opened, shown = self.claim(stream, name, epoch)
-        open_writer: Callable[[OpenedProducer], Writer] = lambda each: self._open_writer(  # noqa: E731
-            each.stream, name=shown, producer=each
-        )
+        open_writer = partial(self._open_writer, opened.stream, name=shown, producer=opened)
         parts = self._parts
         producer = Producer(parts.catalog, parts.runtime, opened, open_writer, parts.forget)
         parts.keep(producer)

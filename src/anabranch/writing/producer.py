@@ -112,7 +112,7 @@ class Producer(Displayed, Closeable):
         catalog: Catalog,
         runtime: Runtime,
         opened: OpenedProducer,
-        open_writer: Callable[[OpenedProducer], Writer],
+        open_writer: Callable[[], Writer],
         on_close: Callable[[Producer], None],
     ) -> None:
         """`open_writer` is called with the first append that is not a repeat."""
@@ -174,7 +174,7 @@ class Producer(Displayed, Closeable):
 
     def _append(self, data: Any, *, repeatable: bool) -> ProducerAck:
         if self._writer is None:
-            self._writer = self._open_writer(self._opened)
+            self._writer = self._open_writer()
         writer = self._writer
         number = self._next
         ack = writer.write_numbered(data, number, repeatable=repeatable)

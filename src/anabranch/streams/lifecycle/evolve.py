@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from anabranch.catalog.port import Writing
+from anabranch.core.byte_stream import BYTES, is_byte_stream, may_hold_bytes, no_byte_stream
 from anabranch.core.checks import CHECK_COLUMN, refuse_unusable
 from anabranch.errors import InvalidArgument, SchemaMismatch, StreamExists
 from anabranch.model.check import StreamCheck
@@ -15,18 +16,43 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.policy import Fixed
 from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import StreamInfo
+from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.streams.directory.scopes import check_tags
 from anabranch.streams.lifecycle.create import create_stream
+from anabranch.streams.segments import open_segment
 
 
 def evolve_stream(txn: Writing, info: StreamInfo, schema: StreamSchema, now: Micros) -> None:
     """Give the stream a schema that has more columns than its own."""
     if schema == info.schema:
         return
-    txn.update_stream(replace(info, schema=schema, schema_version=info.schema_version + 1, version=info.version + 1))
+    _put_schema(txn, info, schema)
     added = [name for name in schema.columns.names if name not in info.schema.columns.names]
     txn.add_change(info.id, "evolved", {"columns": added}, now=now)
+
+
+def make_byte_stream(txn: Writing, view: StreamView, now: Micros) -> None:
+    """Give the stream the columns of a byte stream, unless it has them. Raises InvalidArgument for a stream that held an
+    event or was scaled.
+
+    Its log is replaced by a new one, so that an event on its way to the old one is refused: its writer, which still knows
+    the raw stream, then finds out.
+    """
+    info = view.info
+    if is_byte_stream(info):
+        return
+    if not may_hold_bytes(view):
+        raise no_byte_stream(info)
+    (segment,) = view.current
+    old = view.open_log(segment.id)
+    assert old is not None, "the stream is not sealed"
+    txn.update_log(replace(view.logs[old], sealed=True))
+    txn.drop_spans(info.id, segment.id)
+    log = view.logs[old]
+    new = open_segment(txn, info.id, segment, appended_at=log.appended_at, fence=log.fence)
+    txn.copy_fences(old, new)
+    _put_schema(txn, info, BYTES)
+    txn.add_change(info.id, "evolved", {"columns": BYTES.columns.names}, now=now)
 
 
 def put_checks(txn: Writing, info: StreamInfo, checks: tuple[StreamCheck, ...], now: Micros) -> None:
@@ -35,8 +61,7 @@ def put_checks(txn: Writing, info: StreamInfo, checks: tuple[StreamCheck, ...], 
     if checks == info.schema.checks:
         return
     refuse_unusable_checks(info.schema, checks)
-    schema = info.schema.with_checks(checks)
-    txn.update_stream(replace(info, schema=schema, schema_version=info.schema_version + 1, version=info.version + 1))
+    _put_schema(txn, info, info.schema.with_checks(checks))
     txn.add_change(info.id, "checks", {"checks": {each.name: each.condition for each in checks}}, now=now)
 
 
@@ -69,3 +94,7 @@ def tag_stream(txn: Writing, info: StreamInfo, tags: Mapping[str, str], now: Mic
     """Replace the tags."""
     txn.update_stream(replace(info, tags=check_tags(tags), version=info.version + 1))
     txn.add_change(info.id, "tagged", {"tags": dict(tags)}, now=now)
+
+
+def _put_schema(txn: Writing, info: StreamInfo, schema: StreamSchema) -> None:
+    txn.update_stream(replace(info, schema=schema, schema_version=info.schema_version + 1, version=info.version + 1))

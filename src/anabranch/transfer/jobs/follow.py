@@ -203,7 +203,7 @@ def _waiting(source: StreamView, copy: StreamView) -> dict[SegmentId, int]:
             raise truncated_error(source)
         missing = source.length(segment.id) - copy.length(segment.id)
         if missing < 0:
-            raise foreign_write_error(copy)
+            raise foreign_write_error(copy.info.name)
         if missing:
             found[segment.id] = missing
     return found

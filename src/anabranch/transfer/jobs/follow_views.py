@@ -44,13 +44,13 @@ def verify_not_written(copy: StreamView, positions: Mapping[str, int], segment: 
     """Raise Conflict unless the open log of the copy's segment is as long as the job left it."""
     log = copy.open_log(segment)
     if log is None or positions.get(str(log)) != copy.logs[log].length:
-        raise foreign_write_error(copy)
+        raise foreign_write_error(copy.info.name)
 
 
-def foreign_write_error(copy: StreamView) -> Conflict:
+def foreign_write_error(copy: object) -> Conflict:
     """The error for a copy that another process has written to."""
     return Conflict(
-        f"'{copy.info.name}' was written to by another client, but only its job may write to a copy that follows its source"
+        f"'{copy}' was written to by another client, but only its job may write to a copy that follows its source"
     )
 
 
@@ -62,7 +62,7 @@ def _extend(txn: Writing, row: JobRow, source: StreamView, copy: StreamView, seg
     *before, own = copy.spans[segment]
     log = copy.logs[own.log]
     if log.length:  # it holds copied events: nothing can be viewed after an open log
-        raise foreign_write_error(copy)
+        raise foreign_write_error(copy.info.name)
     stop = min(start + count, source.length(segment))
     fresh = []
     for span, low, high in locate(source.spans[segment], start, stop):

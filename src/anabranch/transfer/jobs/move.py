@@ -28,6 +28,7 @@ from anabranch.runtime.retry import UNCERTAIN
 from anabranch.runtime.tasks import Lock
 from anabranch.transfer.jobs.control import TaskContext
 from anabranch.transfer.jobs.deduplicate import KeepMasks, kept_runs, offset_behind
+from anabranch.transfer.jobs.follow_views import foreign_write_error
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.memory import HeldMemory
 from anabranch.transfer.jobs.parquet_files import DurableBlob, ParquetMover, StoredRun
@@ -201,9 +202,7 @@ def _advanced(row: JobRow, logs: Mapping[LogId, LogState], stored: Mapping[LogId
     positions, followed = dict(row.positions), row.followed
     for log, runs in stored.items():
         if positions.get(str(log)) != logs[log].length:
-            raise Conflict(
-                f"'{row.target}' was written to by another client, but only its job may write to a copy that follows its source"
-            )
+            raise foreign_write_error(row.target)
         events = sum(each.run.events for each in runs)
         positions[str(log)] += events
         followed += events

@@ -6,6 +6,8 @@ and stored.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from anabranch import limits
 from anabranch.catalog.port import Reading, Writing
 from anabranch.catalog.state.job import (
@@ -55,12 +57,12 @@ __all__ = [
 ]
 
 
+T = TypeVar("T")
+
+
 def need_job(txn: Reading, job: str) -> JobRow:
     """The job. Raises JobNotFound."""
-    row = txn.state(JOB, job)
-    if row is None:
-        raise JobNotFound(job)
-    return row
+    return _found(txn.state(JOB, job), job)
 
 
 def all_jobs(txn: Reading) -> list[JobRow]:
@@ -105,10 +107,7 @@ def rows_of_members(txn: Reading, job: str) -> list[JobRow]:
 
 def need_member(txn: Reading, ident: str) -> JobRow:
     """One member. Raises JobNotFound."""
-    row = txn.state(JOB_MEMBER, ident)
-    if row is None:
-        raise JobNotFound(ident)
-    return row
+    return _found(txn.state(JOB_MEMBER, ident), ident)
 
 
 def put_member(txn: Writing, row: JobRow) -> None:
@@ -126,10 +125,7 @@ def drop_member(txn: Writing, ident: str) -> None:
 
 def need_plan(txn: Reading, job: str, number: int) -> SourcePlan:
     """The plan of a job's `number`th source. Raises JobNotFound."""
-    plan = txn.state(JOB_PLAN, PlanKey(job, number))
-    if plan is None:
-        raise JobNotFound(job)
-    return plan
+    return _found(txn.state(JOB_PLAN, PlanKey(job, number)), job)
 
 
 def put_plan(txn: Writing, job: str, number: int, plan: SourcePlan) -> None:
@@ -140,3 +136,9 @@ def put_plan(txn: Writing, job: str, number: int, plan: SourcePlan) -> None:
 def drop_plan(txn: Writing, job: str, number: int) -> None:
     """Delete the plan of a job's `number`th source."""
     txn.drop_state(JOB_PLAN, PlanKey(job, number))
+
+
+def _found(state: T | None, job: str) -> T:
+    if state is None:
+        raise JobNotFound(job)
+    return state
