@@ -10,7 +10,6 @@ import json
 import os
 import resource
 import sys
-from base64 import b64decode
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -18,8 +17,6 @@ import pyarrow as pa
 
 from anabranch.errors import AnabranchError, QueryLimitExceeded
 from anabranch.errors.optional import optional
-from anabranch.model.ids import StreamId
-from anabranch.model.names import StreamName
 from anabranch.query import no_pandas as no_pandas  # before the engine
 from anabranch.query.engine import Query
 from anabranch.query.isolated import BATCH, DONE, FAILED, HEAD
@@ -39,7 +36,7 @@ _OWN_BYTES: Final = 768 << 20
 def main() -> None:
     """Serve requests until the other end of the pipe is closed."""
     pipe = Connection(int(sys.argv[1]))
-    opening = json.loads(pipe.recv_bytes())
+    opening = pipe.recv()
     memory = opening["memory_bytes"]
     settings = Settings(maintenance_s=None, scaling_s=None)
     with connect(**opening["store"], settings=settings) as store:
@@ -85,25 +82,18 @@ def _translate(request: dict[str, Any], pipe: Connection) -> None:
 def _serve(
     store: Store, limits: QueryLimits, opened: QueryDatabase | None, request: dict[str, Any], pipe: Connection
 ) -> None:
-    allowed = {StreamName.parse(name): StreamId(stream) for name, stream in request["streams"].items()}
-    with Query(store, limits=limits, allowed=allowed, opened=opened) as query:
+    table: pa.Table | None = request["parameters"]
+    parameters = [] if table is None else [column[0].as_py() for column in table.columns]
+    with Query(store, limits=limits, allowed=request["streams"], opened=opened) as query:
         if request["describe"]:
-            schema, count = query.describe(request["sql"], _parameters(request["parameters"]))
+            schema, count = query.describe(request["sql"], parameters)
             _send(pipe, HEAD, count.to_bytes(4, "little") + schema.serialize().to_pybytes())
             return
-        result = query.run(request["sql"], _parameters(request["parameters"]))
+        result = query.run(request["sql"], parameters)
         schema = pa.schema([]) if result is None else result.schema
         _send(pipe, HEAD, bytes(4) + schema.serialize().to_pybytes())
         for batch in result or ():
             _send(pipe, BATCH, batch.serialize())
-
-
-def _parameters(encoded: str | None) -> list[object]:
-    """The values of the first row of an Arrow stream."""
-    if encoded is None:
-        return []
-    table = pa.ipc.open_stream(b64decode(encoded)).read_all()
-    return [column[0].as_py() for column in table.columns]
 
 
 def _die_with_parent(store: Store, parent: int) -> None:
@@ -119,7 +109,7 @@ def _die_with_parent(store: Store, parent: int) -> None:
 
 def _request(pipe: Connection) -> dict[str, Any] | None:
     try:
-        return json.loads(pipe.recv_bytes())  # type: ignore[no-any-return]
+        return pipe.recv()  # type: ignore[no-any-return]
     except (EOFError, OSError):
         return None
 

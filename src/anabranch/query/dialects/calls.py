@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -105,8 +105,8 @@ class WrittenCall(Conversion):
 
 
 Writer = Callable[[WrittenCall], str]
-Writers = dict[str, dict[str, Writer]]
-"""Of each dialect, what writes the functions of these names, in upper case."""
+WriterRow = tuple[str, str, Writer]
+"""Of the dialects, what writes the functions of these names, in upper case. Both are words with spaces between them."""
 
 
 def _not_too_long(written: str) -> str:
@@ -121,20 +121,15 @@ def refused(call: WrittenCall, *, instead: str) -> str:
     raise NotTranslated(f"{call.name} is not translated; write {instead}")
 
 
-def of_all(dialects: str, names: str, writer: Writer) -> Writers:
-    """The same functions in several dialects; both are words with spaces between them."""
-    return {dialect: dict.fromkeys(names.split(), writer) for dialect in dialects.split()}
+def refused_in(dialects: str, names: str, *, instead: str) -> WriterRow:
+    """Functions that are not translated, and what to write instead."""
+    return dialects, names, partial(refused, instead=instead)
 
 
-def refused_in(dialects: str, names: str, *, instead: str) -> Writers:
-    """The same functions in several dialects, which are not translated."""
-    return of_all(dialects, names, partial(refused, instead=instead))
-
-
-def together(*parts: Writers) -> Writers:
-    """One table of several."""
-    found: Writers = {}
-    for part in parts:
-        for dialect, writers in part.items():
-            found.setdefault(dialect, {}).update(writers)
+def by_dialect(rows: Iterable[WriterRow]) -> dict[str, dict[str, Writer]]:
+    """The writers by dialect and name."""
+    found: dict[str, dict[str, Writer]] = {}
+    for dialects, names, writer in rows:
+        for dialect in dialects.split():
+            found.setdefault(dialect, {}).update(dict.fromkeys(names.split(), writer))
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, refused_in, together
+from anabranch.query.dialects.calls import NotTranslated, WriterRow, WrittenCall, refused_in
 
 _STEP: Final = re.compile(r"""\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d{1,9})\]|\[(['"])([A-Za-z_][A-Za-z0-9_ -]*)\3\]""")
 
@@ -59,11 +59,11 @@ def _any(call: WrittenCall) -> str:
     )
 
 
-JSON_TEXTS: Final[Writers] = together(
-    of_all("flink", "JSON_VALUE", _scalar),
-    of_all("bigquery", "JSON_VALUE JSON_EXTRACT_SCALAR", _scalar),
-    of_all("ksqldb", "EXTRACTJSONFIELD", _any),
-    of_all("trino", "JSON_EXTRACT_SCALAR", _scalar),
+JSON_TEXTS: Final[tuple[WriterRow, ...]] = (
+    ("flink", "JSON_VALUE", _scalar),
+    ("bigquery", "JSON_VALUE JSON_EXTRACT_SCALAR", _scalar),
+    ("ksqldb", "EXTRACTJSONFIELD", _any),
+    ("trino", "JSON_EXTRACT_SCALAR", _scalar),
     refused_in(
         "trino risingwave materialize",
         "JSON_VALUE",

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import NotTranslated, Writers, WrittenCall, of_all, refused_in, together
+from anabranch.query.dialects.calls import NotTranslated, WriterRow, WrittenCall, refused_in
 
 
 def _share(call: WrittenCall, at: int) -> str:
@@ -82,11 +82,11 @@ def _ordered(node: exp.AnonymousAggFunc, order: exp.Expr | None) -> exp.Expr:
     return order.expressions[0].this  # type: ignore[no-any-return]
 
 
-QUANTILES: Final[Writers] = together(
-    of_all("trino snowflake", "APPROX_PERCENTILE", _approximate),
-    of_all("bigquery", "APPROX_QUANTILES", _of_parts),
-    of_all("snowflake risingwave azure", "PERCENTILE_CONT", _exact),
-    of_all("snowflake", "MEDIAN", _median),
+QUANTILES: Final[tuple[WriterRow, ...]] = (
+    ("trino snowflake", "APPROX_PERCENTILE", _approximate),
+    ("bigquery", "APPROX_QUANTILES", _of_parts),
+    ("snowflake risingwave azure", "PERCENTILE_CONT", _exact),
+    ("snowflake", "MEDIAN", _median),
     refused_in("bigquery", "PERCENTILE_CONT", instead="APPROX_QUANTILES(x, 100)[OFFSET(50)] in a GROUP BY"),
-    of_all("flink", "PERCENTILE", _percentile),
+    ("flink", "PERCENTILE", _percentile),
 )

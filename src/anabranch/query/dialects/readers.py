@@ -16,6 +16,7 @@ with optional("a translation of SQL", "query"):
     from sqlglot.parser import Parser
     from sqlglot.parsers.spark import SparkParser
 
+    from anabranch.query.dialects.calls import by_dialect
     from anabranch.query.dialects.quantiles import QUANTILES
     from anabranch.query.dialects.written_calls import CALLS
 
@@ -80,7 +81,7 @@ def _reader(dialect: str, base: type[Dialect]) -> type[Dialect]:
     """The dialect, in which the functions of the table are read as they are written."""
     parser: Any = base.parser_class
     names = CALLS[dialect].keys() - _PARSED_AS_SYNTAX
-    aggregates = QUANTILES.get(dialect, {})
+    aggregates = by_dialect(QUANTILES).get(dialect, {})
 
     class Parser(parser):  # type: ignore[misc]
         FUNCTIONS: ClassVar[dict[str, Any]] = {

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import Conversion, NotTranslated, Writers, WrittenCall, of_all, refused_in, together
+from anabranch.query.dialects.calls import Conversion, NotTranslated, WriterRow, WrittenCall, refused_in
 from anabranch.query.dialects.kinds import overwrite
 from anabranch.query.dialects.regular_expressions import Pattern, read_pattern
 
@@ -153,31 +153,31 @@ def _replace(call: WrittenCall, *, least: int) -> str:
     )
 
 
-TEXTS: Final[Writers] = together(
-    of_all("flink risingwave materialize trino snowflake", "POSITION", partial(_position, text=1)),
-    of_all("risingwave materialize trino", "STRPOS", partial(_position, text=0)),
-    of_all("bigquery", "STRPOS", partial(_position, text=0, constant=True)),
-    of_all("bigquery", "INSTR", partial(_position, text=0, constant=True)),
-    of_all("flink ksqldb", "INSTR", partial(_position, text=0, constant=True)),
-    of_all("flink", "LOCATE", partial(_position, text=1, constant=True)),
-    of_all("snowflake", "CHARINDEX", partial(_position, text=1, constant=True)),
-    of_all("flink ksqldb trino", "LPAD RPAD", partial(_pad, fill=True)),
-    of_all("risingwave materialize snowflake bigquery", "LPAD RPAD", partial(_pad, fill=False)),
-    of_all("flink snowflake bigquery risingwave materialize", "REPEAT", _repeat),
-    of_all("flink trino snowflake bigquery risingwave materialize", "REVERSE", _reverse),
-    of_all("risingwave materialize snowflake", "SPLIT_PART", _split_part),
-    of_all("trino", "SPLIT_PART", partial(_split_part_or_null, first=1, of_empty=True)),
-    of_all("flink", "SPLIT_INDEX", partial(_split_part_or_null, first=0, of_empty=False)),
+TEXTS: Final[tuple[WriterRow, ...]] = (
+    ("flink risingwave materialize trino snowflake", "POSITION", partial(_position, text=1)),
+    ("risingwave materialize trino", "STRPOS", partial(_position, text=0)),
+    ("bigquery", "STRPOS", partial(_position, text=0, constant=True)),
+    ("bigquery", "INSTR", partial(_position, text=0, constant=True)),
+    ("flink ksqldb", "INSTR", partial(_position, text=0, constant=True)),
+    ("flink", "LOCATE", partial(_position, text=1, constant=True)),
+    ("snowflake", "CHARINDEX", partial(_position, text=1, constant=True)),
+    ("flink ksqldb trino", "LPAD RPAD", partial(_pad, fill=True)),
+    ("risingwave materialize snowflake bigquery", "LPAD RPAD", partial(_pad, fill=False)),
+    ("flink snowflake bigquery risingwave materialize", "REPEAT", _repeat),
+    ("flink trino snowflake bigquery risingwave materialize", "REVERSE", _reverse),
+    ("risingwave materialize snowflake", "SPLIT_PART", _split_part),
+    ("trino", "SPLIT_PART", partial(_split_part_or_null, first=1, of_empty=True)),
+    ("flink", "SPLIT_INDEX", partial(_split_part_or_null, first=0, of_empty=False)),
     refused_in("azure", "CHARINDEX", instead="x LIKE '%a%': whether it minds the case of letters is not documented"),
-    of_all("flink", "REGEXP", _matches),
-    of_all("risingwave materialize", "~", _matches),
-    of_all("trino", "REGEXP_LIKE", _matches),
-    of_all("bigquery", "REGEXP_CONTAINS", _matches),
-    of_all("flink trino", "REGEXP_EXTRACT", partial(_extract, text=0, group=0)),
-    of_all("ksqldb", "REGEXP_EXTRACT", partial(_extract, text=1, group=0)),
-    of_all("bigquery", "REGEXP_EXTRACT", partial(_extract, text=0, group=None)),
-    of_all("flink ksqldb bigquery", "REGEXP_REPLACE", partial(_replace, least=3)),
-    of_all("trino", "REGEXP_REPLACE", partial(_replace, least=2)),
+    ("flink", "REGEXP", _matches),
+    ("risingwave materialize", "~", _matches),
+    ("trino", "REGEXP_LIKE", _matches),
+    ("bigquery", "REGEXP_CONTAINS", _matches),
+    ("flink trino", "REGEXP_EXTRACT", partial(_extract, text=0, group=0)),
+    ("ksqldb", "REGEXP_EXTRACT", partial(_extract, text=1, group=0)),
+    ("bigquery", "REGEXP_EXTRACT", partial(_extract, text=0, group=None)),
+    ("flink ksqldb bigquery", "REGEXP_REPLACE", partial(_replace, least=3)),
+    ("trino", "REGEXP_REPLACE", partial(_replace, least=2)),
     refused_in("snowflake", "REGEXP_LIKE RLIKE REGEXP_SUBSTR REGEXP_REPLACE", instead="LIKE with % and _"),
     refused_in("risingwave materialize", "REGEXP_REPLACE", instead="replace(x, 'a', 'b')"),
 )

@@ -6,14 +6,14 @@ from typing import Final
 
 from sqlglot import exp
 
-from anabranch.query.dialects.calls import Conversion, NotTranslated, WrittenCall, together
+from anabranch.query.dialects.calls import Conversion, NotTranslated, WrittenCall, by_dialect
 from anabranch.query.dialects.json_texts import JSON_TEXTS
 from anabranch.query.dialects.kinds import KIND, Kind, overwrite
 from anabranch.query.dialects.quantiles import QUANTILES, arguments_around
 from anabranch.query.dialects.texts import TEXTS
 from anabranch.query.dialects.times import TIMES
 
-CALLS: Final = together(TIMES, JSON_TEXTS, TEXTS, QUANTILES)
+CALLS: Final = by_dialect((*TIMES, *JSON_TEXTS, *TEXTS, *QUANTILES))
 """Of each dialect the functions that it names so, and what writes them. The names are in upper case."""
 
 _OF_SYNTAX: Final[dict[type[exp.Expr], str]] = {
