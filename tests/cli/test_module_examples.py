@@ -16,8 +16,8 @@ from anabranch.runtime.tasks import ThreadTasks
 from anabranch.spark.pipelines.functions.declared import check_code
 from anabranch.spark.pipelines.plan import functions_of, plan
 from anabranch.wasm.engine import WasmEngine
+from anabranch.wasm.function import WasmTableFunction
 from anabranch.wasm.signature import parse_signature
-from anabranch.wasm.table_function import WasmTableFunction
 from tests.cli.kit import Line
 from tests.npm import npm_folder
 

@@ -8,10 +8,9 @@ from typing import Final
 from anabranch.errors import InvalidArgument
 from anabranch.errors.optional import optional
 from anabranch.wasm.engine import WasmEngine
-from anabranch.wasm.function import BEGIN, FINISH, UPDATE
+from anabranch.wasm.function import BEGIN, END, FINISH, UPDATE
 from anabranch.wasm.sections import custom_section
 from anabranch.wasm.signature import FunctionSignature, parse_signatures
-from anabranch.wasm.table_function import END
 
 with optional("running WebAssembly modules", "wasm"):
     import wasmtime

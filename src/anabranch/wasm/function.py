@@ -1,8 +1,8 @@
-"""A module's function as a function over Arrow columns."""
+"""A module's functions over Arrow columns: those that return a column, and those that return a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ with optional("running WebAssembly modules", "wasm"):
 
 BEGIN, UPDATE, FINISH = "_begin", "_update", "_finish"
 """The ends of the names of an aggregate's exports."""
+END = "_end"
+"""The end of the name of a table function's export that returns the last rows."""
 
 
 class WasmFunction:
@@ -82,6 +84,36 @@ class WasmFunction:
             if instance is not None:
                 self._idle.append(instance)
             self._changed.notify_all()
+
+
+class WasmTableFunction:
+    """One function of a module that makes rows of rows. Thread-safe: each call has an instance of its own."""
+
+    def __init__(self, engine: WasmEngine, module: wasmtime.Module, signature: FunctionSignature) -> None:
+        """`signature` is one with a table that `check_module` has found in the module."""
+        self._engine = engine
+        self._module = module
+        self._name = signature.name
+        self._has_end = any(each.name == signature.name + END for each in module.exports)
+        self._takes = pa.schema(list(signature.arguments))
+        table = signature.table
+        assert table is not None, "its signature has a table"
+        self.schema = table
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that it makes of these, which have its arguments as columns, in their order, of types that become those of
+        the signature. Without rows it is not called. What it keeps in its memory is gone afterwards. Raises ModuleFailed."""
+        instance: WasmInstance | None = None
+        given = 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, limits.MODULE_ROWS_MAX):
+                piece = batch.slice(start, limits.MODULE_ROWS_MAX)
+                columns = [column.cast(kind) for column, kind in zip(piece.columns, self._takes.types, strict=True)]
+                instance = instance or WasmInstance(self._engine, self._module, self._name)
+                yield instance.call_table(self._name, piece.num_rows, columns, self.schema)
+                given += piece.num_rows
+        if instance is not None and self._has_end:
+            yield instance.call_table(self._name + END, 0, (), self.schema, work=given)
 
 
 def _parts(columns: Sequence[pa.ChunkedArray]) -> Iterator[list[pa.Array]]:

@@ -15,8 +15,8 @@ from anabranch.runtime.tasks import ThreadTasks
 from anabranch.wasm.check import check_module
 from anabranch.wasm.columns import NAMES
 from anabranch.wasm.engine import WasmEngine
+from anabranch.wasm.function import WasmTableFunction
 from anabranch.wasm.signature import parse_signature
-from anabranch.wasm.table_function import WasmTableFunction
 from tests.wasm_modules import ECHO, OVER_OF, function, module, over
 
 VALUES = {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
-from anabranch.query.influxql.relation import RowColumns
+from anabranch.query.influxql.derived import DerivedRows
 from anabranch.query.influxql.times import TimeRange, parse_time
 from anabranch.query.sql_text import literal, number_sql
+
+if TYPE_CHECKING:
+    from anabranch.query.influxql.measurement import Measurement
+    from anabranch.query.influxql.spark_functions import SparkColumns
 
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC: Final = ("+", "-", "*", "/", "%", "&", "|", "^")
@@ -76,7 +80,7 @@ class ConditionSql:
     literal = staticmethod(literal)
     number = staticmethod(number_sql)
 
-    def __init__(self, columns: RowColumns) -> None:
+    def __init__(self, columns: Measurement | DerivedRows | SparkColumns) -> None:
         self._columns = columns
 
     def condition(self, expression: ast.Expression) -> str:
@@ -122,7 +126,7 @@ class ConditionSql:
         if kind is None:
             return self._columns.tag(name), "tag"
         column = self._columns.column(name)
-        if kind == "boolean" and self._columns.of_subquery:
+        if kind == "boolean" and isinstance(self._columns, DerivedRows):  # InfluxDB takes a missing one for false there
             return f"coalesce({column}, false)", kind
         return column, "number" if kind in ("float", "integer") else kind
 

@@ -12,14 +12,14 @@ from anabranch import limits
 from anabranch.core.sql_error import sql_problem
 from anabranch.errors import InvalidSql
 from anabranch.errors.optional import optional
-from anabranch.query.influxql.relation import FieldType
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.times import US, TimeRange
 from anabranch.query.messages import over_memory
 
 with optional("a query", "query"):
     import duckdb
 
-_ARROW: Final[Mapping[FieldType, pa.DataType]] = {
+_ARROW: Final[Mapping[ast.FieldType, pa.DataType]] = {
     "float": pa.float64(),
     "integer": pa.int64(),
     "string": pa.string(),
@@ -54,13 +54,12 @@ class DerivedRows:
 
     table = "derived"
     row_time = "t"
-    of_subquery = True
 
     def __init__(
         self,
         name: str,
         tags: Sequence[str],
-        fields: Mapping[str, FieldType],
+        fields: Mapping[str, ast.FieldType],
         rows: Sequence[DerivedRow],
         *,
         by_time: bool,
@@ -115,7 +114,7 @@ class DerivedRows:
 
 
 def _as_table(
-    tags: Mapping[str, str], fields: Mapping[str, str], types: Mapping[str, FieldType], rows: Sequence[DerivedRow]
+    tags: Mapping[str, str], fields: Mapping[str, str], types: Mapping[str, ast.FieldType], rows: Sequence[DerivedRow]
 ) -> pa.Table:
     columns = {
         "t": pa.array([row.time // US for row in rows], pa.int64()),
@@ -129,7 +128,7 @@ def _as_table(
     return pa.table(columns)
 
 
-def _column(values: list[Any], kind: FieldType, field: str) -> pa.Array:
+def _column(values: list[Any], kind: ast.FieldType, field: str) -> pa.Array:
     try:
         if kind == "integer":
             values = [int(value) if isinstance(value, float) else value for value in values]

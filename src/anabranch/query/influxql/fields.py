@@ -7,16 +7,15 @@ from dataclasses import replace
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
+from anabranch.query.influxql.columns import CONSTANT_TYPES, Columns, type_of
 from anabranch.query.influxql.functions import AGGREGATES, OF_NUMBERS
 from anabranch.query.influxql.patterns import matching
-from anabranch.query.influxql.relation import CONSTANT_TYPES, Columns, FieldType
-from anabranch.query.influxql.result_types import type_of
 
 
 def expanded(select: ast.Select, sources: Sequence[Columns]) -> ast.Select:
     """The statement with the names that its wildcards and patterns stand for, over all its sources."""
     tags = sorted({tag for each in sources for tag in each.tags})
-    fields: dict[str, FieldType] = {}
+    fields: dict[str, ast.FieldType] = {}
     for each in sources:
         for name, kind in each.fields.items():
             fields.setdefault(name, kind)
@@ -41,7 +40,7 @@ def _grouping_tags(select: ast.Select, tags: Sequence[str]) -> dict[str, None]:
 
 
 def _written_out(
-    field: ast.SelectedField, tags: Sequence[str], fields: Mapping[str, FieldType]
+    field: ast.SelectedField, tags: Sequence[str], fields: Mapping[str, ast.FieldType]
 ) -> Iterable[ast.SelectedField]:
     match field.expression:
         case ast.Wildcard(cast):
@@ -69,7 +68,7 @@ def _written_out(
 
 
 def _calls(
-    field: ast.SelectedField, call: ast.FunctionCall, place: int, fields: Mapping[str, FieldType]
+    field: ast.SelectedField, call: ast.FunctionCall, place: int, fields: Mapping[str, ast.FieldType]
 ) -> list[ast.SelectedField]:
     types = AGGREGATES[call.name].types if call.name in AGGREGATES else ("float", "integer")
     if call.name == "distinct":
@@ -148,7 +147,7 @@ def check_arguments(expression: ast.Expression, columns: Columns) -> None:
                 raise InvalidSql(f"unsupported {call.name} iterator type: its argument is a {kind}")
 
 
-def _kind(operand: ast.Expression, sources: Sequence[Columns]) -> FieldType | None:
+def _kind(operand: ast.Expression, sources: Sequence[Columns]) -> ast.FieldType | None:
     match operand:
         case ast.Constant(value):
             return CONSTANT_TYPES[type(value)]

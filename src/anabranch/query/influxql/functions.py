@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
-from anabranch.query.influxql.relation import FieldType
 
-_NUMBERS: Final[tuple[FieldType, ...]] = ("float", "integer")
-_ALL: Final[tuple[FieldType, ...]] = ("float", "integer", "string", "boolean")
+_NUMBERS: Final[tuple[ast.FieldType, ...]] = ("float", "integer")
+_ALL: Final[tuple[ast.FieldType, ...]] = ("float", "integer", "string", "boolean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +20,8 @@ class Aggregate:
     argument. A selector returns one of the values; `picked` is the SQL of something `wanted` of the same row."""
 
     sql: str
-    types: tuple[FieldType, ...] = _NUMBERS
-    result: FieldType | None = None
+    types: tuple[ast.FieldType, ...] = _NUMBERS
+    result: ast.FieldType | None = None
     picked: str | None = None
     numbers: int = 0
     spark: str | None = None

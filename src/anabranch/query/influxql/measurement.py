@@ -15,7 +15,7 @@ import pyarrow as pa
 from anabranch.model.ids import StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.stream import StreamInfo
-from anabranch.query.influxql.relation import FieldType
+from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.times import TIME_MAX, TIME_MIN, US, TimeRange
 from anabranch.query.sql_text import quoted
 
@@ -31,7 +31,7 @@ class Measurement:
     id: StreamId
     time: str
     tags: tuple[str, ...]
-    fields: Mapping[str, FieldType]
+    fields: Mapping[str, ast.FieldType]
 
     @property
     def name(self) -> str:
@@ -63,11 +63,6 @@ class Measurement:
     def row_time(self) -> str:
         """The SQL of an event's time in microseconds."""
         return f"epoch_us({quoted(self.time)})"
-
-    @property
-    def of_subquery(self) -> bool:
-        """They are events."""
-        return False
 
     def column(self, field: str) -> str:
         """A field in SQL."""
@@ -105,7 +100,7 @@ def text_fields(tags: Mapping[str, str]) -> list[str]:
     return [name for name in tags.get(TEXT_FIELDS, "").split(",") if name]
 
 
-def field_type(kind: pa.DataType) -> FieldType | None:
+def field_type(kind: pa.DataType) -> ast.FieldType | None:
     """The type of a field with values of this type; None if InfluxQL has none for it."""
     types = pa.types
     if types.is_boolean(kind):

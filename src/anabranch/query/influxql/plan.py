@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
+from anabranch.query.influxql.columns import Columns
 from anabranch.query.influxql.conditions import split_condition
 from anabranch.query.influxql.functions import (
     AGGREGATES,
@@ -17,7 +18,6 @@ from anabranch.query.influxql.functions import (
     check_call,
     number_of,
 )
-from anabranch.query.influxql.relation import Columns
 from anabranch.query.influxql.times import ALL_TIMES, TIME_MAX, TIME_MIN, TimeRange
 from anabranch.query.influxql.windows import Windows, check_windows
 

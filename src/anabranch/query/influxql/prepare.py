@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
+from anabranch.query.influxql.columns import common_types, type_of
 from anabranch.query.influxql.fields import check_arguments, check_arithmetic, column_names, expanded
 from anabranch.query.influxql.measurement import Measurement
-from anabranch.query.influxql.relation import FieldType
-from anabranch.query.influxql.result_types import common_types, type_of
 from anabranch.query.influxql.statements import Database, sources_of
 
 
@@ -24,7 +23,7 @@ class PreparedSelect:
     sources: tuple[Measurement | PreparedSelect, ...]
     names: tuple[str, ...]
     tags: tuple[str, ...]
-    fields: Mapping[str, FieldType]
+    fields: Mapping[str, ast.FieldType]
 
     @property
     def nested(self) -> bool:
@@ -37,7 +36,7 @@ class _AllColumns:
     """The columns of several sources."""
 
     tags: tuple[str, ...]
-    fields: Mapping[str, FieldType]
+    fields: Mapping[str, ast.FieldType]
 
 
 def prepared(statement: ast.Select, database: Database, default: str) -> PreparedSelect:

@@ -12,11 +12,11 @@ import pyarrow as pa
 from anabranch import limits
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
+from anabranch.query.influxql.columns import common_types
 from anabranch.query.influxql.derived import DerivedRow, DerivedRows
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.plan import SelectPlan, planned, used_fields
 from anabranch.query.influxql.prepare import PreparedSelect, prepared
-from anabranch.query.influxql.result_types import common_types
 from anabranch.query.influxql.select_sql import SelectSql
 from anabranch.query.influxql.series import Found, Row, series_of, too_many_rows
 from anabranch.query.influxql.statements import Database, Rows

@@ -151,7 +151,7 @@ class SelectSql:
         conditions = [relation.in_time(plan.read)]
         if plan.condition is not None:
             conditions.append(ConditionSql(relation).condition(plan.condition))
-        if plan.raw and not relation.of_subquery:
+        if plan.raw and not isinstance(relation, DerivedRows):  # InfluxDB shows empty rows of subqueries
             present = [f"{relation.column(name)} IS NOT NULL" for name in used_fields(plan, relation)]
             conditions.append(f"({' OR '.join(present) or 'false'})")
         joined = " AND ".join(each for each in conditions if each is not None) or "true"

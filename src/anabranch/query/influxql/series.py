@@ -9,10 +9,9 @@ from typing import Any
 from anabranch import limits
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
+from anabranch.query.influxql.columns import Columns, type_of
 from anabranch.query.influxql.functions import MATHEMATICS, NEIGHBOURS, TRANSFORMS
 from anabranch.query.influxql.plan import Needed, SelectPlan, needed
-from anabranch.query.influxql.relation import Columns
-from anabranch.query.influxql.result_types import type_of
 from anabranch.query.influxql.times import TIME_MIN, US
 from anabranch.query.influxql.transforms import ARITHMETIC, mathematics, transformed
 from anabranch.query.influxql.windows import Point

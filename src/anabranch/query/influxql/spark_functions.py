@@ -7,10 +7,9 @@ from typing import Final
 
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
+from anabranch.query.influxql.columns import type_of
 from anabranch.query.influxql.conditions import ConditionSql
 from anabranch.query.influxql.functions import AGGREGATES, MATHEMATICS, number_of
-from anabranch.query.influxql.relation import FieldType
-from anabranch.query.influxql.result_types import type_of
 
 _NEAREST: Final = {"top": "max()", "bottom": "min()", "distinct": "count(distinct())"}
 
@@ -33,9 +32,7 @@ def number_sql(number: float) -> str:
 class SparkColumns:
     """The columns of a measurement in the SQL of Spark."""
 
-    of_subquery = False
-
-    def __init__(self, tags: tuple[str, ...], fields: Mapping[str, FieldType], time: str) -> None:
+    def __init__(self, tags: tuple[str, ...], fields: Mapping[str, ast.FieldType], time: str) -> None:
         self.tags = tags
         self.fields = fields
         self.time = quoted(time)
@@ -121,7 +118,7 @@ class WindowSql:
         """How many values a function sees."""
         return f"count({self._argument(call)[0]})"
 
-    def _argument(self, call: ast.FunctionCall) -> tuple[str, FieldType]:
+    def _argument(self, call: ast.FunctionCall) -> tuple[str, ast.FieldType]:
         """The field that a function is of, and its type."""
         inner = call.arguments[0]
         reference = inner.arguments[0] if isinstance(inner, ast.FunctionCall) else inner
@@ -150,7 +147,7 @@ class WindowSql:
         template = aggregate.spark or aggregate.sql
         return template.format(value=field, time=self._columns.time, number=number, rank=rank)
 
-    def _cast(self, reference: ast.Reference, kind: FieldType) -> str:
+    def _cast(self, reference: ast.Reference, kind: ast.FieldType) -> str:
         stored, column = self._columns.fields[reference.name], self._columns.column(reference.name)
         if stored == kind:
             return column

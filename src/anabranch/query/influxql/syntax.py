@@ -9,6 +9,7 @@ from typing import Literal as OneOf
 from typing import TypeVar
 
 _T = TypeVar("_T")
+FieldType = OneOf["float", "integer", "string", "boolean"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.columns import RESERVED, TIME_TYPE
 from anabranch.model.stream import StreamInfo
 from anabranch.query.influxql.measurement import TEXT_FIELDS, field_type, text_fields
-from anabranch.query.influxql.relation import FieldType
+from anabranch.query.influxql.syntax import FieldType
 from anabranch.server.http.influx.line_protocol import FieldValue, InfluxPoint
 
 _TYPES: Final[Mapping[FieldType, pa.DataType]] = {

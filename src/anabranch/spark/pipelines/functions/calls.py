@@ -150,9 +150,8 @@ def _batch() -> int:
 def _wasm_function(code: bytes, signature: str, *, of_tables: bool = False) -> Any:
     """A WasmFunction, or a WasmTableFunction."""
     from anabranch.wasm.engine import WasmEngine
-    from anabranch.wasm.function import WasmFunction
+    from anabranch.wasm.function import WasmFunction, WasmTableFunction
     from anabranch.wasm.signature import parse_signature
-    from anabranch.wasm.table_function import WasmTableFunction
 
     engine = WasmEngine(ThreadTasks())
     return (WasmTableFunction if of_tables else WasmFunction)(engine, engine.compile(code), parse_signature(signature))

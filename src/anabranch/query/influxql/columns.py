@@ -1,46 +1,60 @@
-"""The types of the columns of a SELECT, for outer statements."""
+"""The tags and fields that a statement reads, and the types of the columns of its result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.functions import AGGREGATES, LISTS, MATHEMATICS
-from anabranch.query.influxql.relation import CONSTANT_TYPES, Columns, FieldType
 
-_CASTS: Final[Mapping[str, FieldType]] = {
+CONSTANT_TYPES: Final[Mapping[type, ast.FieldType]] = {bool: "boolean", int: "integer", float: "float", str: "string"}
+_CASTS: Final[Mapping[str, ast.FieldType]] = {
     "float": "float",
     "integer": "integer",
     "string": "string",
     "boolean": "boolean",
     "tag": "string",
 }
-_RESULTS: Final[Mapping[str, FieldType]] = {
+_RESULTS: Final[Mapping[str, ast.FieldType]] = {
     "derivative": "float",
     "non_negative_derivative": "float",
     "moving_average": "float",
     "elapsed": "integer",
 }
-_ORDER: Final[tuple[FieldType, ...]] = ("float", "integer", "string", "boolean")
+_ORDER: Final[tuple[ast.FieldType, ...]] = ("float", "integer", "string", "boolean")
 
 
-def common_types(sources: Iterable[Mapping[str, FieldType]]) -> dict[str, FieldType]:
+class Columns(Protocol):
+    """The tags and the fields that there are."""
+
+    @property
+    def tags(self) -> Sequence[str]:
+        """Their names, in order."""
+        ...
+
+    @property
+    def fields(self) -> Mapping[str, ast.FieldType]:
+        """The types by the names."""
+        ...
+
+
+def common_types(sources: Iterable[Mapping[str, ast.FieldType]]) -> dict[str, ast.FieldType]:
     """The types of the columns of several sources. One that is of several types there is of the first of `_ORDER`."""
-    found: dict[str, FieldType] = {}
+    found: dict[str, ast.FieldType] = {}
     for columns in sources:
         for name, kind in columns.items():
             found[name] = min(kind, found.get(name, kind), key=_ORDER.index)
     return found
 
 
-def type_of(expression: ast.Expression, columns: Columns) -> FieldType | None:
+def type_of(expression: ast.Expression, columns: Columns) -> ast.FieldType | None:
     """The type of the values; None if there are none."""
     match expression:
         case ast.Constant(bool() | int() | float() as value):
             return CONSTANT_TYPES[type(value)]
         case ast.Reference(name, cast):
-            kind: FieldType | None = columns.fields.get(name) or ("string" if name in columns.tags else None)
+            kind: ast.FieldType | None = columns.fields.get(name) or ("string" if name in columns.tags else None)
             return kind if kind is None or cast is None else _CASTS.get(cast, kind)
         case ast.Operation(operator, left, right):
             kinds = {type_of(left, columns), type_of(right, columns)}
@@ -55,7 +69,7 @@ def type_of(expression: ast.Expression, columns: Columns) -> FieldType | None:
     return None
 
 
-def _type_of_call(name: str, argument: FieldType | None) -> FieldType | None:
+def _type_of_call(name: str, argument: ast.FieldType | None) -> ast.FieldType | None:
     if argument is None:
         return None
     if name in AGGREGATES:
