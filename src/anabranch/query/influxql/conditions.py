@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.errors import InvalidSql
+from anabranch.query.influxql import spark_functions as spark
 from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.derived import DerivedRows
+from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.times import TimeRange, parse_time
 from anabranch.query.sql_text import literal, number_sql
-
-if TYPE_CHECKING:
-    from anabranch.query.influxql.measurement import Measurement
-    from anabranch.query.influxql.spark_functions import SparkColumns
 
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC: Final = ("+", "-", "*", "/", "%", "&", "|", "^")
@@ -80,7 +78,7 @@ class ConditionSql:
     literal = staticmethod(literal)
     number = staticmethod(number_sql)
 
-    def __init__(self, columns: Measurement | DerivedRows | SparkColumns) -> None:
+    def __init__(self, columns: Measurement | DerivedRows | spark.SparkColumns) -> None:
         self._columns = columns
 
     def condition(self, expression: ast.Expression) -> str:
@@ -141,6 +139,22 @@ class ConditionSql:
         if operator == "/":
             return f"({left} / nullif({right}, 0))"
         return f"({left} {operator} {right})"
+
+
+class SparkConditionSql(ConditionSql):
+    """Conditions in the SQL of Spark."""
+
+    literal = staticmethod(spark.literal)
+    number = staticmethod(spark.number_sql)
+
+    def matches(self, text: str, pattern: str) -> str:
+        """Whether the pattern occurs in the text."""
+        return f"{text} RLIKE {self.literal(pattern)}"
+
+    def arithmetic(self, operator: str, left: str, right: str) -> str:
+        """An operator of two numbers. Spark refuses to divide by 0."""
+        divisor = f"nullif({right}, 0)" if operator in ("/", "%") else right
+        return f"({left} {operator} {divisor})"
 
 
 def _comparison(operator: str, left: tuple[str, str], right: tuple[str, str]) -> str:

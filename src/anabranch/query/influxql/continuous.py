@@ -14,12 +14,12 @@ from anabranch.errors import InvalidSql
 from anabranch.model.columns import RESERVED
 from anabranch.query.dialects.windows import span
 from anabranch.query.influxql import syntax as ast
-from anabranch.query.influxql.conditions import split_condition
+from anabranch.query.influxql.conditions import SparkConditionSql, split_condition
 from anabranch.query.influxql.measurement import Measurement
 from anabranch.query.influxql.parser import parse_query
 from anabranch.query.influxql.plan import SelectPlan, planned
 from anabranch.query.influxql.prepare import prepared
-from anabranch.query.influxql.spark_functions import SparkColumns, SparkConditionSql, WindowSql, quoted
+from anabranch.query.influxql.spark_functions import SparkColumns, WindowSql, quoted
 from anabranch.query.influxql.statement_text import POLICY, continuous_text, duration_text
 from anabranch.query.influxql.statements import Database
 from anabranch.query.influxql.times import ALL_TIMES, US

@@ -8,7 +8,6 @@ from typing import Final
 from anabranch.errors import InvalidSql
 from anabranch.query.influxql import syntax as ast
 from anabranch.query.influxql.columns import type_of
-from anabranch.query.influxql.conditions import ConditionSql
 from anabranch.query.influxql.functions import AGGREGATES, MATHEMATICS, number_of
 
 _NEAREST: Final = {"top": "max()", "bottom": "min()", "distinct": "count(distinct())"}
@@ -48,22 +47,6 @@ class SparkColumns:
     def shown_tag(self, name: str) -> str:
         """A tag, null where there is none."""
         return f"nullif({quoted(name)}, '')"
-
-
-class SparkConditionSql(ConditionSql):
-    """Conditions in the SQL of Spark."""
-
-    literal = staticmethod(literal)
-    number = staticmethod(number_sql)
-
-    def matches(self, text: str, pattern: str) -> str:
-        """Whether the pattern occurs in the text."""
-        return f"{text} RLIKE {literal(pattern)}"
-
-    def arithmetic(self, operator: str, left: str, right: str) -> str:
-        """An operator of two numbers. Spark refuses to divide by 0."""
-        divisor = f"nullif({right}, 0)" if operator in ("/", "%") else right
-        return f"({left} {operator} {divisor})"
 
 
 class WindowSql:
