@@ -18,6 +18,7 @@ _CONDITION = "a condition, which looks again every limits.CONDITION_WAIT_S; "
 _JOB = "the call that moves bytes: it takes as long as they do, and each of its requests has a deadline"
 _DURABLE = "until it is durable or refused: both follow from the deadlines of the catalog and the blobs"
 _ANSWERED = "a broker answers, or is given up after settings.catalog_lock_s"
+_BROKER = "the broker asks, or the pipe closes with it"
 ALLOWED = {
     "query/scan.py::Scans.close self._changed.wait": _CONDITION
     + "the pull under way was stopped, and its fetches have deadlines",
@@ -27,6 +28,8 @@ ALLOWED = {
     + "tasks end after the batch at hand, whose fetches have deadlines",
     "query/filter_ahead.py::FilterAhead._begin self._changed.wait": _CONDITION
     + "until the consumer requests more, or closes",
+    "query/worker.py::main pipe.recv": _BROKER,
+    "query/worker.py::_request pipe.recv": _BROKER,
     "wasm/function.py::WasmFunction._take self._changed.wait": _CONDITION + "a call takes limits.MODULE_CALL_S_MAX",
     "spark/worker_access.py::WorkerAccess.explained TaskContext.get": "not a wait: Spark's context of this task",
     "spark/pipelines/functions/calls.py::_batch TaskContext.get": "not a wait: Spark's context of this task",
