@@ -154,6 +154,8 @@ def test_sessions_and_windows_of_events_have_panes_too(call: str, name: str) -> 
     [
         ("GROUP BY window(at, '1 minute') EMIT", "expected after EMIT"),
         ("GROUP BY window(at, '1 minute') EMIT EARLY", "expected after EMIT"),
+        ("GROUP BY window(at, '1 minute') EMIT EARLY LATE WITHIN '1 minute'", "expected after EMIT"),
+        ("GROUP BY window(at, '1 minute') EMIT LATE LAST 5 EVENTS", "expected after EMIT"),
         ("GROUP BY window(at, '1 minute') EMIT EARLY EVERY 0 EVENTS", "expected after EMIT"),
         ("GROUP BY window(at, '1 minute') EMIT EARLY EVERY 10", "expected after EMIT"),
         ("GROUP BY window(at, '1 minute') EMIT EARLY EVERY 'soon'", "not an interval"),

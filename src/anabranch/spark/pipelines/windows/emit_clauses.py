@@ -27,12 +27,15 @@ def emit_policy(cursor: Cursor) -> EmitPolicy:
     given: dict[str, Any] = {}
     while True:
         begin, word = cursor.at, cursor.word()
+        words = (word, cursor.word_at(begin + 1))
         if word.lower() in MODES:
             cursor.at += 1
             name, value = "mode", word.lower()
-        elif cursor.take("EARLY") and cursor.take("EVERY"):
+        elif words == ("EARLY", "EVERY"):
+            cursor.at += 2
             name, value = _amount(cursor, "early_events", "early_us")
-        elif cursor.take("LATE") and cursor.take("WITHIN"):
+        elif words == ("LATE", "WITHIN"):
+            cursor.at += 2
             name, value = _amount(cursor, None, "late_us")
         elif cursor.take("LAST"):
             name, value = _amount(cursor, "last_events", "last_us")
