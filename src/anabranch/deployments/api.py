@@ -33,6 +33,7 @@ from anabranch.deployments.signatures import check_signed
 from anabranch.deployments.versions import VersionContent, check_parameters, check_statements, check_values, put_new
 from anabranch.deployments.wanted_state import NeedsChange, refuse_deleted, restart_at, wanted_row, with_standby
 from anabranch.errors import InvalidArgument, NoResultsYet
+from anabranch.model.amounts import to_duration
 from anabranch.model.cut import HEAD
 from anabranch.model.event import Event
 from anabranch.model.ids import Micros
@@ -109,7 +110,8 @@ class DeployedQueries(Displayed):
         needed; Conflict while a query of this name is being deleted.
         """
         check_query_name(name)
-        given = VersionContent.checked(name, text, parameters or {}, trigger, files or {}, signature)
+        check_statements(text, f"the text of query '{name}'")
+        given = VersionContent.checked(text, parameters or {}, to_duration(trigger), files or {}, signature)
         restart = restart_at(start_from, by, replace_results)
         if standby not in (None, "warm", "hot"):
             raise InvalidArgument(f"expected standby as 'warm' or 'hot', got {standby!r:.100}")
@@ -163,7 +165,8 @@ class DeployedQueries(Displayed):
         `deploy`. Whether the query runs stays as it is, except that a failed one is started. Raises QueryNotFound,
         InvalidSql for parameters that are not those of the new text, InvalidArgument, TooLarge, PermissionDenied, Conflict.
         """
-        given = VersionContent.checked(name, text, parameters, trigger, files, signature)
+        check_statements(text, f"the text of query '{name}'")
+        given = VersionContent.checked(text, parameters, trigger, files, signature)
         restart = restart_at(restart_from, by, replace_results) or QueryRestart((), by)
         restart = replace(restart, upgrade=True)
 
@@ -204,7 +207,9 @@ class DeployedQueries(Displayed):
         `text`, `parameters`, `trigger` and `files` are by default those of the present version; `signature`,
         `start_from` and `by` are those of `deploy`. Raises QueryNotFound, Conflict if the query is being replayed
         already, InvalidArgument, TooLarge, PermissionDenied."""
-        given = VersionContent.checked(name, text, parameters, trigger, files, signature)
+        if text is not None:
+            check_statements(text, f"the text of query '{name}'")
+        given = VersionContent.checked(text, parameters, trigger, files, signature)
         restart = restart_at(start_from, by, False)
 
         def change(txn: Writing, now: Micros) -> Result:

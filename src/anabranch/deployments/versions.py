@@ -37,16 +37,13 @@ class VersionContent:
     @classmethod
     def checked(
         cls,
-        name: str,
         text: str | None,
         parameters: Mapping[str, str] | None,
         trigger: timedelta | int | str | None,
         files: Mapping[str, bytes] | None,
         signature: str | None,
     ) -> VersionContent:
-        """From what comes from outside. Raises InvalidArgument, TooLarge."""
-        if text is not None:
-            check_statements(text, f"the text of query '{name}'")
+        """From what comes from outside, with a text that is checked. Raises InvalidArgument, TooLarge."""
         return cls(
             text,
             None if parameters is None else check_values(parameters),

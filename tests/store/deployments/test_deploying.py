@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from anabranch import limits
@@ -158,6 +160,19 @@ def test_arguments_that_can_not_be_meant_are_refused(store: Store) -> None:
     with pytest.raises(TooLarge):
         store.queries.deploy("q", "x" * (limits.DEPLOYMENT_TEXT_BYTES_MAX + 1))
     assert store.queries.list() == []
+
+
+def test_a_query_needs_a_text_and_a_trigger(anywhere: Store) -> None:
+    queries = anywhere.queries
+    nothing: Any = None
+    with pytest.raises(InvalidArgument, match="'None' is not a duration"):
+        queries.deploy("q", "one", trigger=nothing)
+    with pytest.raises(InvalidArgument, match="expected the SQL as text, got NoneType"):
+        queries.deploy("q", nothing)
+    queries.deploy("q", "one")
+    with pytest.raises(InvalidArgument, match="expected the SQL as text, got NoneType"):
+        queries.upgrade("q", nothing)
+    assert queries.upgrade("q", "one", trigger=nothing).version == 1
 
 
 def test_the_oldest_versions_are_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
