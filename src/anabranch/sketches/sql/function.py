@@ -81,8 +81,9 @@ def counted(counts: Iterable[Mapping[str, Any]]) -> dict[Any, int]:
 
 
 def called_functions(called: Collection[str]) -> Iterator[SketchFunction]:
-    """The functions of sketches that have these names, in lower case. Raises MissingExtra."""
-    for module in {module for prefix, module in _MODULES.items() if any(name.startswith(prefix) for name in called)}:
+    """The functions of sketches that have these names, in lower case, always in the same order. Raises MissingExtra."""
+    modules = [module for prefix, module in _MODULES.items() if any(name.startswith(prefix) for name in called)]
+    for module in dict.fromkeys(modules):
         for function in import_module(f"anabranch.sketches.sql.{module}").FUNCTIONS:
             if function.name in called:
                 yield function
