@@ -44,14 +44,19 @@ class Metric:
         if where is None:
             return None
         columns = self._columns()
-        time = quoted(self.measurement.time)
         inner = ", ".join(
-            [*columns, f"epoch_us({time}) AS t", f"{quoted(self.field)}::DOUBLE AS v", "_segment AS s", "_offset AS o"]
+            [
+                *columns,
+                f"{self.measurement.row_time} AS t",
+                f"{quoted(self.field)}::DOUBLE AS v",
+                "_segment AS s",
+                "_offset AS o",
+            ]
         )
         names = ", ".join(f"l{number}" for number in range(len(columns)))
         lists = "list(t ORDER BY t, s, o) AS ts, list(v ORDER BY t, s, o) AS vs"
         return (
-            f"SELECT {names + ', ' if names else ''}{lists} FROM (SELECT {inner} FROM {self._table()} WHERE {where} "
+            f"SELECT {names + ', ' if names else ''}{lists} FROM (SELECT {inner} FROM {self.measurement.table} WHERE {where} "
             f"LIMIT {samples_max}) {f'GROUP BY {names}' if names else 'HAVING count(*) > 0'}"
         )
 
@@ -59,13 +64,12 @@ class Metric:
         """SQL for the labels of the series alone, as `samples_sql`."""
         where = self._where(matchers, first, last)
         columns = self._columns() or ["1 AS none"]
-        return where and f"SELECT DISTINCT {', '.join(columns)} FROM {self._table()} WHERE {where} ORDER BY ALL"
+        return (
+            where and f"SELECT DISTINCT {', '.join(columns)} FROM {self.measurement.table} WHERE {where} ORDER BY ALL"
+        )
 
     def _columns(self) -> list[str]:
         return [f"{self._label(label)} AS l{number}" for number, label in enumerate(self.labels)]
-
-    def _table(self) -> str:
-        return quoted(str(self.measurement.stream))
 
     def _label(self, label: str) -> str:
         column = f"coalesce({quoted(self.labels[label])}, '')"

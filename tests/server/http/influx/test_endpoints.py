@@ -105,6 +105,7 @@ def test_a_form_of_too_many_fields_is_refused(http: httpx.Client) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
+        "SELECT value FROM a.b.c./x/",
         "SELECT value FROM (SELECT value INTO x FROM cpu)",
         "SELECT value FROM (SELECT value FROM cpu",
         f"SELECT value FROM {'(SELECT value FROM ' * 17}cpu{')' * 17}",
