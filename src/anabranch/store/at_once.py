@@ -35,10 +35,11 @@ from anabranch.streams.manager import Source
 from anabranch.streams.requests import Result, check_request
 from anabranch.transfer.filters.at_once import copy_at_once
 from anabranch.transfer.filters.event_filter import EventFilter, both_conditions
-from anabranch.transfer.jobs.copy_where import unfinished_copy
+from anabranch.transfer.jobs.create import unfinished_copy
 from anabranch.transfer.jobs.job import Job
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.manager import Jobs
+from anabranch.transfer.jobs.record import COPY_WHERE
 from anabranch.transfer.jobs.replace_range import NOTHING, ReplacementEnded, open_replacement, replacement_options
 from anabranch.writing.writer import Writer
 
@@ -81,7 +82,7 @@ class AtOnce:
         with self._catalog.reading() as reading:
             info = need_info(reading, range_stream(source), suggest=True)
             condition = both_conditions(where, keys, info.schema)
-            begun = unfinished_copy(reading, info.id, target, copy_arguments(source, where=condition))
+            begun = unfinished_copy(reading, COPY_WHERE, info.id, target, copy_arguments(source, where=condition))
         event_filter = EventFilter(condition, info.schema)
         if begun is not None:
             return job(condition)

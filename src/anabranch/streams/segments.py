@@ -11,18 +11,25 @@ from anabranch.core.scale import ScalePlan
 from anabranch.errors import CorruptCatalog, InvalidArgument
 from anabranch.model.append import LogState
 from anabranch.model.cut import Edge, StreamCut
-from anabranch.model.ids import LogId, Micros, StreamId
+from anabranch.model.ids import LogId, Micros, SegmentId, StreamId
 from anabranch.model.stream import Segment, Span, StreamView
 
 
 def open_segment(txn: Writing, stream: StreamId, segment: Segment, *, appended_at: Micros, fence: int) -> LogId:
     """Insert a new segment with an open log, and return the log's id. Its append times start at `appended_at`, so that
     they are monotone across a key's earlier segments and this one."""
-    log = txn.new_log(stream, appended_at=appended_at)
+    txn.put_segment(stream, segment)
+    log = open_log(txn, stream, segment.id, 0, appended_at)
     if fence:
         txn.update_log(replace(txn.logs([log])[log], fence=fence))
-    txn.put_segment(stream, segment)
-    txn.put_span(stream, Span(segment.id, 0, log, 0, None))
+    return log
+
+
+def open_log(txn: Writing, stream: StreamId, segment: SegmentId, offset: int, appended_at: Micros) -> LogId:
+    """Let a segment continue from `offset` on in a new log, and return the log's id. Append times rise along a segment,
+    so the log starts at `appended_at`, the last one before it."""
+    log = txn.new_log(stream, appended_at=appended_at)
+    txn.put_span(stream, Span(segment, offset, log, 0, None))
     return log
 
 

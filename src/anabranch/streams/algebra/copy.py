@@ -12,15 +12,16 @@ from anabranch.core.byte_stream import is_byte_stream
 from anabranch.core.copy import CopyResult, Filtered
 from anabranch.core.stream_slice import SegmentSlice, StreamSlice, plan_slice
 from anabranch.errors import StreamExists
-from anabranch.model.ids import LogId, Micros, StreamId
+from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
 from anabranch.model.schema import StreamSchema
-from anabranch.model.stream import Segment, Span, StreamInfo, StreamView
+from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.model.stream_range import StreamRange
 from anabranch.streams.directory.find import need_info, need_view, range_cuts, range_stream
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lineage.origins import origin_part, prefetch_origins, record_origin
+from anabranch.streams.segments import open_log
 
 
 def copy_stream(txn: Writing, source: StreamRange, target: StreamName, stream: StreamId, now: Micros) -> CopyResult:
@@ -113,16 +114,9 @@ def insert_slice(txn: Writing, stream: StreamId, part_slice: StreamSlice) -> Non
         for span in segment_slice.spans:
             txn.put_span(stream, span)
         if segment_slice.segment.retired is None:
-            log = _open_next_log(txn, stream, segment_slice.segment, segment_slice.stop, part_slice.appended_at)
+            log = open_log(txn, stream, segment_slice.segment.id, segment_slice.stop, part_slice.appended_at)
             if (position := _byte_position(part_slice.view, segment_slice)) is not None:
                 txn.update_log(replace(txn.logs([log])[log], event_high=position))
-
-
-def _open_next_log(txn: Writing, stream: StreamId, segment: Segment, offset: int, appended_at: Micros) -> LogId:
-    # Append times are monotone in a segment, so the new log starts at the source's last append time.
-    log = txn.new_log(stream, appended_at=appended_at)
-    txn.put_span(stream, Span(segment.id, offset, log, 0, None))
-    return log
 
 
 def _byte_position(view: StreamView, segment_slice: SegmentSlice) -> Micros | None:

@@ -24,6 +24,7 @@ from anabranch.streams.directory.scopes import create_scope, need_scope
 from anabranch.streams.lineage.origins import record_origin
 from anabranch.streams.names.alias import add_alias
 from anabranch.streams.retention.stored import put_policy
+from anabranch.streams.segments import open_log
 from anabranch.transfer.archives.format import METADATA, ArchivedFile, ArchivedSegment, ArchivedStream
 
 SpansOf = Callable[[ArchivedSegment], Sequence[Span]]  # in offset order, over sealed logs; none for an empty segment
@@ -124,9 +125,7 @@ def _put_segment(
     for span in spans:
         txn.put_span(ident, span)
     if segment.retired is None and not stream.sealed:
-        # Append times rise along a segment, so the new log starts at the last archived append time.
-        following = txn.new_log(ident, appended_at=stream.appended_at)
-        txn.put_span(ident, Span(segment.id, archived.part.stop, following, 0, None))
+        open_log(txn, ident, segment.id, archived.part.stop, stream.appended_at)
 
 
 def in_new_logs(txn: Writing, ident: StreamId, files: Mapping[str, FileLocation], begun_at: Micros) -> SpansOf:

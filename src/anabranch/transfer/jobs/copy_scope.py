@@ -17,11 +17,12 @@ from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName, check_scope
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
+from anabranch.streams.algebra.copy import existing_copy
 from anabranch.streams.directory.find import need_free, need_info
 from anabranch.streams.directory.scopes import create_scope, need_scope, streams_in
 from anabranch.streams.lifecycle.holders import ephemeral_among
 from anabranch.streams.names.alias import add_alias, aliases
-from anabranch.transfer.jobs.create import SourceSnapshot, existing_copy, stage_part, take_snapshot
+from anabranch.transfer.jobs.create import SourceSnapshot, stage_part, take_snapshot
 from anabranch.transfer.jobs.finish import finish_copy
 from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.members import MembersRun, Move
@@ -147,9 +148,10 @@ class ScopeCopyRun(MembersRun):
 
     def begin(self, txn: Writing, member: JobRow, source_snapshot: SourceSnapshot, now: Micros) -> JobRow:
         """Create a log for each range."""
-        if (made := existing_copy(txn, member.stream, source_snapshot, member.options)) is not None:
+        asked = source_snapshot.copy_arguments(member.options)
+        if (made := existing_copy(txn, source_snapshot.stream, member.stream, asked)) is not None:
             self._add_aliases(txn, member, now)
-            return replace(member, state=JobState.DONE, result=made)
+            return replace(member, state=JobState.DONE, result=made.to_json())
         need_free(txn, member.stream)
         stage = StreamId(self._target.runtime.ids.bits(63))
         return replace(member, parts=(stage_part(txn, member, 0, source_snapshot, stage),))

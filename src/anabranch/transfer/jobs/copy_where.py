@@ -42,10 +42,10 @@ from anabranch.streams.lineage.origins import origin_part
 from anabranch.transfer.filters.event_filter import EventFilter
 from anabranch.transfer.filters.scan import ScannedPart, scattered, selected_runs
 from anabranch.transfer.jobs.context import JobContext, ProgressCounter
-from anabranch.transfer.jobs.create import SourceSnapshot
+from anabranch.transfer.jobs.create import SourceSnapshot, unfinished_copy
 from anabranch.transfer.jobs.progress import MeasuredProgress, RangeProgress
-from anabranch.transfer.jobs.record import COPY_WHERE, JobRow, JobSource, JobState, need_job, open_jobs, put_job
-from anabranch.transfer.jobs.stage import open_portions, stage_name, view_portion
+from anabranch.transfer.jobs.record import COPY_WHERE, JobRow, JobSource, JobState, need_job, put_job
+from anabranch.transfer.jobs.stage import open_portions, remove_stage, stage_name, view_portion
 
 FILTERED: Final = "events filtered"
 """The step of a copy by a filter, as passed to progress callbacks."""
@@ -68,8 +68,8 @@ def make_filtered_copy(
     the target is already that copy, the job is created as done. Raises StreamNotFound, ScopeNotFound, StreamExists,
     InvalidArgument, Truncated."""
     need_scope(txn, target.scope)
-    source, asked = snapshot.stream_slice.view.info.id, copy_arguments(snapshot.asked, where=where)
-    if (same := unfinished_copy(txn, source, target, asked)) is not None:
+    source, asked = snapshot.stream, copy_arguments(snapshot.asked, where=where)
+    if (same := unfinished_copy(txn, COPY_WHERE, source, target, asked)) is not None:
         return same
     row = JobRow(job, COPY_WHERE, str(target), (), {}, {"within": True, "where": where}, now)
     if (made := existing_copy(txn, source, target, asked)) is not None:
@@ -94,14 +94,6 @@ def make_filtered_copy(
     row = replace(row, parts=(part,))
     put_job(txn, row)
     return row
-
-
-def unfinished_copy(txn: Reading, source: StreamId, target: StreamName, asked: Mapping[str, object]) -> JobRow | None:
-    """The job that makes the same copy, if one has not ended."""
-    for row in open_jobs(txn, str(target)):
-        if row.verb == COPY_WHERE and (row.parts[0].stream, dict(row.parts[0].asked)) == (source, asked):
-            return row
-    return None
 
 
 def drop_filtered_copy(txn: Writing, row: JobRow) -> None:
@@ -244,10 +236,7 @@ def _make_copy(txn: Writing, row: JobRow, now: Micros) -> CopyResult:
     appended_at = max((log.appended_at for log in view.logs.values()), default=Micros(0))
     found, ranges = filtered_slice(StreamSlice(view, part.start, part.end, pieces, appended_at), kept)
     schemas = schemas_of(txn, part.stage, view.info.schema_version)
-    for log in view.logs.values():
-        if log.stream == part.stage and not log.sealed:  # others belong to the source
-            txn.update_log(replace(log, sealed=True))
-    txn.drop_stream(part.stage)
+    remove_stage(txn, view)
     insert_schemas(txn, replace(view.info, name=row.stream, created_at=now, version=1), schemas)
     insert_slice(txn, part.stage, found)
     copied = CopyResult(part.stage, part.stream, part.start, part.end, summary(row.options["where"], kept, ranges))

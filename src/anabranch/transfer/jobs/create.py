@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch import limits
-from anabranch.catalog.port import Writing
-from anabranch.catalog.state.lineage import COPIED
+from anabranch.catalog.port import Reading, Writing
 from anabranch.core.cuts import head_cut, tail_cut
 from anabranch.core.stitch import joined_schema
 from anabranch.core.stream_slice import StreamSlice, plan_slice
@@ -22,7 +21,7 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.segment_range import SegmentRange
 from anabranch.model.stream import StreamView
 from anabranch.model.stream_range import StreamRange
-from anabranch.streams.algebra.copy import copy_stream, schemas_of
+from anabranch.streams.algebra.copy import copy_arguments, copy_stream, existing_copy, schemas_of
 from anabranch.streams.directory.find import need_free, need_view, range_cuts, range_stream
 from anabranch.streams.directory.scopes import need_scope
 from anabranch.streams.lineage.origins import origin_part
@@ -53,6 +52,15 @@ class SourceSnapshot:
     slices: tuple[SegmentRange, ...]
     store: int = 0
 
+    @property
+    def stream(self) -> StreamId:
+        """The id of the stream."""
+        return self.stream_slice.view.info.id
+
+    def copy_arguments(self, options: Mapping[str, Any]) -> dict[str, object]:
+        """The arguments of a copy with these options, by which the same call is recognized."""
+        return copy_arguments(self.asked, **({"independent": True} if options.get("independent") else {}))
+
 
 def take_snapshot(source: JobStore, part: StreamRange, store: int = 0) -> SourceSnapshot:
     """Take a snapshot of a source. Raises StreamNotFound, InvalidCut, Truncated."""
@@ -82,15 +90,16 @@ def make_job(
     an unfinished copy with the same arguments. Raises ScopeNotFound; StreamExists if a copy's target is something else;
     SchemaMismatch. If the target is already that copy, the job is created as done."""
     need_scope(txn, target.scope)
-    if verb == "copy" and (same := _under_way(txn, target, sources[0], options)) is not None:
+    copy = (sources[0].stream, target, sources[0].copy_arguments(options))
+    if verb == "copy" and (same := unfinished_copy(txn, verb, *copy, options)) is not None:
         return same
     row = JobRow(job, verb, str(target), (), places[0], options, now, more_places=tuple(places[1:]))
     if options.get("shared"):
         return _viewing(txn, row, sources[0], stages[0])
-    if verb == "copy" and (made := existing_copy(txn, target, sources[0], options)) is not None:
+    if verb == "copy" and (made := existing_copy(txn, *copy)) is not None:
         if "follow" in options:
             raise StreamExists(str(target))
-        row = replace(row, state=JobState.DONE, result=made)
+        row = replace(row, state=JobState.DONE, result=made.to_json())
     else:
         infos = [snapshot.stream_slice.view.info for snapshot in sources]
         if verb == "append":
@@ -108,12 +117,18 @@ def make_job(
     return row
 
 
-def _under_way(txn: Writing, target: StreamName, snapshot: SourceSnapshot, options: Mapping[str, Any]) -> JobRow | None:
-    source, asked = snapshot.stream_slice.view.info.id, copy_arguments(snapshot, options)
+def unfinished_copy(
+    txn: Reading,
+    verb: str,
+    source: StreamId,
+    target: StreamName,
+    asked: Mapping[str, object],
+    options: Mapping[str, Any] | None = None,
+) -> JobRow | None:
+    """The job that makes the same copy, if one has not ended; with `options`, only one that has them."""
     for row in open_jobs(txn, str(target)):
-        if (row.verb, dict(row.options)) != ("copy", dict(options)):
-            continue
-        if (row.parts[0].stream, dict(row.parts[0].asked)) == (source, asked):
+        same = row.verb == verb and (options is None or dict(row.options) == dict(options))
+        if same and (row.parts[0].stream, dict(row.parts[0].asked)) == (source, dict(asked)):
             return row
     return None
 
@@ -127,7 +142,7 @@ def _viewing(txn: Writing, row: JobRow, snapshot: SourceSnapshot, stream: Stream
         snapshot.stream_slice.view.info.name,
         copied.start,
         copied.end,
-        copy_arguments(snapshot, {}),
+        snapshot.copy_arguments({}),
         copied.copy,
         0,
         0,
@@ -137,28 +152,6 @@ def _viewing(txn: Writing, row: JobRow, snapshot: SourceSnapshot, stream: Stream
     row = replace(row, parts=(part,), result=copied.to_json(), positions=positions)
     put_job(txn, row)
     return row
-
-
-def copy_arguments(snapshot: SourceSnapshot, options: Mapping[str, Any]) -> dict[str, object]:
-    """The arguments of a copy, by which the same call is recognized."""
-    asked: dict[str, object] = {**snapshot.asked.places}
-    return {**asked, "independent": True} if options.get("independent") else asked
-
-
-def existing_copy(
-    txn: Writing, target: StreamName, snapshot: SourceSnapshot, options: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """The existing copy, if it was made with the same arguments. Raises StreamExists for another stream."""
-    present = txn.stream(target)
-    if present is None or present.name != target:
-        return None
-    made = txn.state(COPIED, present.id)
-    if made is None or (made.result.source, made.asked) != (
-        snapshot.stream_slice.view.info.id,
-        copy_arguments(snapshot, options),
-    ):
-        raise StreamExists(str(target))
-    return made.result.to_json()
 
 
 def stage_part(txn: Writing, row: JobRow, number: int, snapshot: SourceSnapshot, stage: StreamId) -> JobSource:
@@ -182,7 +175,7 @@ def stage_part(txn: Writing, row: JobRow, number: int, snapshot: SourceSnapshot,
         info.name,
         stream_slice.start,
         stream_slice.end,
-        copy_arguments(snapshot, row.options),
+        snapshot.copy_arguments(row.options),
         stage,
         stream_slice.events,
         sum(each.bytes for each in snapshot.slices),
@@ -196,7 +189,7 @@ def _replaces_source(
 ) -> bool:
     """True if the target has the name of a source in this store that is deleted when the target is created."""
     present = txn.stream(target) if options.get("within") and options.get("drop") else None
-    return present is not None and present.id in {snapshot.stream_slice.view.info.id for snapshot in sources}
+    return present is not None and present.id in {snapshot.stream for snapshot in sources}
 
 
 def _against(onto: StreamView) -> dict[str, str]:

@@ -16,10 +16,10 @@ from anabranch.core.cuts import divide_evenly, truncated_error
 from anabranch.errors import AppendUncertain
 from anabranch.log.view import load
 from anabranch.model.ids import Micros, SegmentId, StreamId
-from anabranch.model.stream import Segment, Span, StreamView
+from anabranch.model.stream import Segment, StreamView
 from anabranch.streams.algebra.copy import schemas_of
 from anabranch.streams.directory.find import need_view
-from anabranch.streams.segments import close_segment
+from anabranch.streams.segments import close_segment, open_log
 from anabranch.transfer.jobs.context import JobContext
 from anabranch.transfer.jobs.follow_until import Until
 from anabranch.transfer.jobs.follow_views import extend_view, foreign_write_error, verify_not_written
@@ -172,9 +172,8 @@ class FollowRun:
             # append time.
             logs = [source.logs[span.log] for span in source.spans.get(segment.id, ()) if self._shared]
             appended_at = max((log.appended_at for log in logs), default=Micros(0))
-            log = txn.new_log(copy.info.id, appended_at=appended_at)
             txn.put_segment(copy.info.id, Segment(segment.id, segment.range, None, segment.head))
-            txn.put_span(copy.info.id, Span(segment.id, segment.head, log, 0, None))
+            log = open_log(txn, copy.info.id, segment.id, segment.head, appended_at)
             positions[str(log)] = 0
         number = max(copy.info.next_number, *(segment.id.number + 1 for segment in created))
         txn.update_stream(replace(copy.info, version=copy.info.version + 1, epoch=epoch, next_number=number))

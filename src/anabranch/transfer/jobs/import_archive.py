@@ -16,7 +16,7 @@ from anabranch.blobs.port import Blobs
 from anabranch.catalog.port import Writing
 from anabranch.core.compaction import PARQUET
 from anabranch.core.copy import CopyResult
-from anabranch.errors import Conflict, CorruptArchive, CorruptCatalog
+from anabranch.errors import Conflict, CorruptArchive
 from anabranch.model.ids import Micros, SegmentId, StreamId
 from anabranch.model.names import StreamName
 from anabranch.model.origin import OriginPart
@@ -35,7 +35,7 @@ from anabranch.transfer.jobs.job_store import JobStore
 from anabranch.transfer.jobs.members import MembersRun, Move
 from anabranch.transfer.jobs.record import JobRange, JobRow, JobSource, JobState, SourcePlan, put_plan
 from anabranch.transfer.jobs.remote_tasks import Bundle
-from anabranch.transfer.jobs.stage import drop_stage, open_stage, stage_name
+from anabranch.transfer.jobs.stage import drop_stage, open_stage, remove_stage, stage_name, whole_span
 
 
 @dataclass(frozen=True)
@@ -190,14 +190,10 @@ def _adopt(
     txn: Writing, stream: ArchivedStream, import_target: ImportTarget, plan: SourcePlan, now: Micros
 ) -> CopyResult:
     view = need_view(txn, import_target.id)
-    for log in view.logs.values():
-        txn.update_log(replace(log, sealed=True))
-    txn.drop_stream(import_target.id)
+    remove_stage(txn, view)
     spans: dict[SegmentId, list[Span]] = {}
     for each in plan.ranges:
-        if view.logs[each.log].length != each.events:
-            raise CorruptCatalog(f"log {each.log} does not hold {each.events} events", "logs", str(each.log))
-        spans.setdefault(each.segment, []).append(Span(each.segment, each.start, each.log, 0, each.events))
+        spans.setdefault(each.segment, []).append(whole_span(each, view))
 
     def spans_of(segment: ArchivedSegment) -> Sequence[Span]:
         return spans.get(segment.segment.id, ())

@@ -48,9 +48,7 @@ def close_stage(
     Current segments continue in new logs. If events were left out (`sieved`), the offsets of each segment begin at
     0."""
     view = need_view(txn, part.stage)
-    for log in view.logs.values():
-        txn.update_log(replace(log, sealed=True))
-    txn.drop_stream(part.stage)
+    remove_stage(txn, view)
     schemas = schemas_of(txn, part.stage, plan.schema_version)
     info = StreamInfo(part.stage, name, schemas[0], 1, plan.tags, now, False, 1, plan.epoch, plan.next_number)
     insert_schemas(txn, info, schemas)
@@ -62,7 +60,8 @@ def close_stage(
         pieces = tuple(_sieved(segment, of_segment.get(segment.id, ()), lengths) for segment, _ in plan.segments)
     else:
         pieces = tuple(
-            _piece(segment, stop, of_segment.get(segment.id, ()), lengths) for segment, stop in plan.segments
+            SegmentSlice(segment, stop, tuple(whole_span(each, view) for each in of_segment.get(segment.id, ())))
+            for segment, stop in plan.segments
         )
     insert_slice(txn, part.stage, StreamSlice(view, part.start, part.end, pieces, plan.appended_at))
 
@@ -70,23 +69,24 @@ def close_stage(
 def drop_stage(txn: Writing, part: JobSource) -> None:
     """Discard what was written; the collector removes it."""
     view = txn.view(part.stage)
-    if view is None:
-        return
+    if view is not None:
+        remove_stage(txn, view)
+
+
+def remove_stage(txn: Writing, view: StreamView) -> None:
+    """Remove the stage; its logs take no more events."""
     for log in view.logs.values():
-        if log.stream == part.stage:  # others belong to the streams that it is a copy of
+        if log.stream == view.info.id and not log.sealed:  # others belong to the streams that it is a copy of
             txn.update_log(replace(log, sealed=True))
-    txn.drop_stream(part.stage)
+    txn.drop_stream(view.info.id)
 
 
-def _piece(segment: Segment, stop: int, ranges: Sequence[JobRange], lengths: dict[LogId, int]) -> SegmentSlice:
-    spans = []
-    for each in ranges:
-        if lengths[each.log] != each.events:
-            raise CorruptCatalog(
-                f"log {each.log} holds {lengths[each.log]} of {each.events} events", "logs", str(each.log)
-            )
-        spans.append(Span(segment.id, each.start, each.log, 0, each.events))
-    return SegmentSlice(segment, stop, tuple(spans))
+def whole_span(range_: JobRange, stage: StreamView) -> Span:
+    """The span over the log of a range. Raises CorruptCatalog if it does not hold the whole range."""
+    held = stage.logs[range_.log].length
+    if held != range_.events:
+        raise CorruptCatalog(f"log {range_.log} holds {held} of {range_.events} events", "logs", str(range_.log))
+    return Span(range_.segment, range_.start, range_.log, 0, range_.events)
 
 
 def _sieved(segment: Segment, ranges: Sequence[JobRange], lengths: dict[LogId, int]) -> SegmentSlice:
