@@ -213,7 +213,7 @@ def _azure(text: StatementText, found: Found, time: str | None) -> None:
         text.blank(at, behind - 1)
         if text.word(behind) == "OVER":
             raise text.error("TIMESTAMP BY … OVER is not translated; leave out OVER", behind)
-    for wanted, message in _OF_AZURE.items():
+    for wanted, message in _OF_AZURE:
         if (place := text.find(*wanted, start=0 if at is None else at + 1)) is not None:
             raise text.error(message, place)
     for at in range(len(text.tokens)):
@@ -244,13 +244,13 @@ def _azure(text: StatementText, found: Found, time: str | None) -> None:
         found.event_time = None if found.window is not None else column
 
 
-_OF_AZURE: Final[Mapping[tuple[str, ...], str]] = {
+_OF_AZURE: Final = (
     (
-        "TIMESTAMP",
-        "BY",
-    ): "a join of two streams is not translated; write a pipeline with both and a condition on their times",
-    ("PARTITION BY",): "PARTITION BY is not translated; leave it out",
-}
+        ("TIMESTAMP", "BY"),
+        "a join of two streams is not translated; write a pipeline with both and a condition on their times",
+    ),
+    (("PARTITION BY",), "PARTITION BY is not translated; leave it out"),
+)
 
 
 def _azure_spans(text: StatementText, at: int, count: int) -> list[int]:
