@@ -20,7 +20,6 @@ from anabranch.errors import (
     ConditionFailed,
     Conflict,
     CorruptBlob,
-    CorruptCatalog,
     LeaseExpired,
     RequestMismatch,
     StoreUnavailable,
@@ -35,7 +34,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.retry import UNCERTAIN
 from anabranch.runtime.sealing import Sealer
 from anabranch.streams.directory.find import need_view
-from anabranch.streams.segments import truncate_stream
+from anabranch.streams.segments import need_open_log, truncate_stream
 from anabranch.writing.staging import StagedBatch, StagedRun, put_message, slice_again
 
 _OPERATION = "publish"
@@ -239,11 +238,8 @@ def _parts(txn: Writing, blobs: Blobs, sealer: Sealer | None, view: StreamView, 
         staged = slice_again(_message(blobs, sealer, staged), staged, schema, tuple(current))
     parts = []
     for run in staged.runs:
-        log = view.open_log(current[run.range].id)
-        if log is None:
-            raise CorruptCatalog(f"a current segment of '{view.info.name}' has no open log", "spans")
         part = Part(
-            log=log,
+            log=need_open_log(view, current[run.range]).id,
             count=run.count,
             schema=staged.schema_version,
             location=replace(staged.place, row=run.row),

@@ -52,7 +52,7 @@ def apply_scale(txn: Writing, view: StreamView, plan: ScalePlan, now: Micros) ->
         txn.put_segment(stream, replace(segment, retired=plan.epoch))
     for segment in plan.created:
         open_successor(
-            txn, stream, segment, [_open_log(view, old) for old in plan.sealed if old.range.overlaps(segment.range)]
+            txn, stream, segment, [need_open_log(view, old) for old in plan.sealed if old.range.overlaps(segment.range)]
         )
     txn.update_stream(
         replace(
@@ -84,7 +84,7 @@ def seal_stream(txn: Writing, view: StreamView, now: Micros) -> None:
 def fence_stream(txn: Writing, view: StreamView, fence: int, now: Micros) -> None:
     """Refuse appends with a lower fence from now on. A fence never decreases. Raises InvalidArgument."""
     for segment in view.current:
-        log = _open_log(view, segment)
+        log = need_open_log(view, segment)
         if fence < log.fence:
             raise InvalidArgument(f"expected a fence of at least {log.fence}, that of '{view.info.name}'; got {fence}")
         txn.update_log(replace(log, fence=fence))
@@ -116,12 +116,13 @@ def _truncate_segment(txn: Writing, view: StreamView, segment: Segment, head: in
 
 def close_segment(txn: Writing, view: StreamView, segment: Segment) -> None:
     """Seal the log of an open segment, and end its last span there."""
-    log, last = _open_log(view, segment), view.spans[segment.id][-1]
+    log, last = need_open_log(view, segment), view.spans[segment.id][-1]
     txn.update_log(replace(log, sealed=True))
     txn.put_span(view.info.id, replace(last, stop=log.length))
 
 
-def _open_log(view: StreamView, segment: Segment) -> LogState:
+def need_open_log(view: StreamView, segment: Segment) -> LogState:
+    """The log to which an open segment's events are appended. Raises CorruptCatalog if it has none."""
     log = view.open_log(segment.id)
     if log is None:
         raise CorruptCatalog(f"segment {segment.id} of '{view.info.name}' is open, but has no open log", "spans")

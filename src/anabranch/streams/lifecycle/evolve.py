@@ -19,7 +19,7 @@ from anabranch.model.schema import StreamSchema
 from anabranch.model.stream import StreamInfo, StreamView
 from anabranch.streams.directory.scopes import check_tags
 from anabranch.streams.lifecycle.create import create_stream
-from anabranch.streams.segments import open_segment
+from anabranch.streams.segments import need_open_log, open_successor
 
 
 def evolve_stream(txn: Writing, info: StreamInfo, schema: StreamSchema, now: Micros) -> None:
@@ -44,13 +44,10 @@ def make_byte_stream(txn: Writing, view: StreamView, now: Micros) -> None:
     if not may_hold_bytes(view):
         raise no_byte_stream(info)
     (segment,) = view.current
-    old = view.open_log(segment.id)
-    assert old is not None, "the stream is not sealed"
-    txn.update_log(replace(view.logs[old], sealed=True))
+    old = need_open_log(view, segment)
+    txn.update_log(replace(old, sealed=True))
     txn.drop_spans(info.id, segment.id)
-    log = view.logs[old]
-    new = open_segment(txn, info.id, segment, appended_at=log.appended_at, fence=log.fence)
-    txn.copy_fences(old, new)
+    open_successor(txn, info.id, segment, [old])
     _put_schema(txn, info, BYTES)
     txn.add_change(info.id, "evolved", {"columns": BYTES.columns.names}, now=now)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from anabranch.catalog.port import Catalog
 from anabranch.catalog.state.load import LOAD, SCALING, Load, LoadSample
-from anabranch.errors import CorruptCatalog, StreamNotFound
+from anabranch.errors import StreamNotFound
 from anabranch.log.lease import HeldLease
 from anabranch.log.upkeep.failures import Isolation
 from anabranch.model.ids import Micros, SegmentId, StreamId
@@ -19,7 +19,7 @@ from anabranch.runtime.settings import Settings
 from anabranch.streams.directory.find import need_view
 from anabranch.streams.scaling.plan import ScalingPace, load_of, plan_scaling, thin_samples
 from anabranch.streams.scaling.stored import rate_policy_of
-from anabranch.streams.segments import apply_scale
+from anabranch.streams.segments import apply_scale, need_open_log
 
 _LEASE: Final = "rescale"
 
@@ -96,10 +96,7 @@ def _add_sample(
     """The samples of the current segments, with a new one. Restarts where the clock was set back."""
     found = {}
     for segment in view.current:
-        log = view.open_log(segment.id)
-        if log is None:
-            raise CorruptCatalog(f"segment {segment.id} of '{view.info.name}' is open, but has no open log", "spans")
-        state = view.logs[log]
+        state = need_open_log(view, segment)
         samples = before.get(segment.id, ())
         if samples and samples[-1].at >= now:
             samples = ()
