@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from anabranch.cli.declare import argument, flag, new_app, option, without_store
-from anabranch.cli.options import JSON_OPTION, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, print_result, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import BY_OPTION, FROM_OPTION, TO_OPTION, RangeOptions
@@ -57,7 +57,7 @@ def create(
                 job = opened.jobs.archive(
                     part, url, sign=sign, in_the_clear=in_the_clear, window=window, progress=meter.show
                 )
-                report: ArchiveReport = finish(job, meter, store_path())
+                report: ArchiveReport = finish(job, meter)
         elif start is not None or end is not None:
             raise InvalidArgument(
                 "--from and --to select a part of one stream, scope/name; a scope is always archived as a whole"
@@ -74,7 +74,7 @@ def create(
                     window=window,
                     progress=meter.show,
                 )
-                report = finish(job, meter, store_path())
+                report = finish(job, meter)
     print_result(as_json, {**asdict(report), "job": job.id}, _report_text(report))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.declare import argument, flag, option
-from anabranch.cli.options import JSON_OPTION, store_path
+from anabranch.cli.options import JSON_OPTION
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import RangeOptions
@@ -94,7 +94,7 @@ def _filtered(
 
         def started(job: Job) -> None:
             jobs.append(job.id)
-            finish(job, meter, store_path())
+            finish(job, meter)
 
         copied = opened.streams.copy(
             source,

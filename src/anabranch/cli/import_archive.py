@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.cli.archive import TRUSTED_OPTION, URL_ARGUMENT
 from anabranch.cli.declare import argument, flag
-from anabranch.cli.options import JSON_OPTION, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.target_store import WINDOW_OPTION, finish
@@ -43,7 +43,7 @@ def import_(
         job = opened.jobs.import_archive(
             url, as_=name, trusted=trusted, retention=retention, window=window, progress=meter.show
         )
-        made: Imported = finish(job, meter, store_path())
+        made: Imported = finish(job, meter)
     if as_json:
         print_json({**made.to_json(), "job": job.id})
     else:

@@ -9,7 +9,7 @@ import typer
 
 from anabranch import limits
 from anabranch.cli.declare import argument, flag, new_app, option
-from anabranch.cli.options import JSON_OPTION, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, open_store
 from anabranch.cli.output import counted, iso_time, print_columns, print_json, print_note, put_line
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.target_store import WINDOW_OPTION, JobStoreOptions, finish
@@ -133,7 +133,7 @@ def resume(
                     resumed = opened.jobs.resume(
                         job, source=sources, window=window, progress=meter.show, take_over=take_over
                     )
-                    finish(resumed, meter, store_path())
+                    finish(resumed, meter)
                 progress = resumed.progress()
             finally:
                 opened.jobs.close()

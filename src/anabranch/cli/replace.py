@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.cli.confirm import YES_OPTION, confirm
 from anabranch.cli.declare import flag, option
-from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store, store_path
+from anabranch.cli.options import JSON_OPTION, STREAM_ARGUMENT, open_store
 from anabranch.cli.output import counted, print_json, print_note
 from anabranch.cli.progress import ProgressMeter
 from anabranch.cli.ranges import resolve_range, time_kind
@@ -64,7 +64,7 @@ def replace(
 
             def started(job: Job) -> None:
                 jobs.append(job)
-                finish(job, meter, store_path())
+                finish(job, meter)
 
             done = opened.streams.replace(
                 stream,

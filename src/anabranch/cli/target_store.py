@@ -156,15 +156,15 @@ def _connect(url: str, blobs: str | None, history: str | None, keys: str | None)
     return connect(url, blobs=blobs, history=history, keys=keys, create=False)
 
 
-def finish(job: Job, meter: ProgressMeter, store: str) -> Any:
+def finish(job: Job, meter: ProgressMeter, place: str | None = None) -> Any:
     """Waits for a job that runs here and returns its result. An interrupt pauses it and prints how to continue, with the
-    address of its `store` for a shell, but without a password."""
+    address of the store it writes to, by default the selected one, for a shell, but without a password."""
     try:
         return job.wait()
     except KeyboardInterrupt:
         with meter.paused():
             row = job.pause()
             if not row.state.ended:
-                place = shlex.quote(shown_address(store))
-                print_note(f"job {job.id} is paused; continue with: anabranch --store {place} job resume {job.id}")
+                shown = shlex.quote(shown_address(place or store_path()))
+                print_note(f"job {job.id} is paused; continue with: anabranch --store {shown} job resume {job.id}")
         raise
