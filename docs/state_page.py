@@ -10,11 +10,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any, get_args, get_type_hints
 
 from anabranch.catalog.state.kind import Entry, StateKind
 from anabranch.catalog.state.kinds import KINDS
 
+_WIDTH = 125
 PAGE = Path(__file__).parent / "reference" / "state.md"
 _HEAD = """# State
 
@@ -48,10 +50,12 @@ def page() -> str:
 
 def _section(kind: StateKind[Any, Any]) -> str:
     entry = kind.entry(*kind.example)
-    lines = [f"## {kind.name}", "", kind.about, "", f"- Key: {kind.by}."]
+    items = [f"Key: {kind.by}."]
     if kind.found_by is not None:
-        lines.append(f"- Lookup: {kind.found_by}.")
-    lines += [f"- {text}" for text in _types(type(kind.example.value))]
+        items.append(f"Lookup: {kind.found_by}.")
+    items += _types(type(kind.example.value))
+    lines = [f"## {kind.name}", "", _wrapped(kind.about), ""]
+    lines += [_wrapped(f"- {item}", indent="  ") for item in items]
     lines += ["", "```json", _example(entry), "```", ""]
     return "\n".join(lines)
 
@@ -91,6 +95,11 @@ _PLAIN = {"SegmentId", "StreamName", "StreamCut", "KeyRange"}
 
 def _prose(text: str) -> str:
     return " ".join(text.split())
+
+
+def _wrapped(line: str, indent: str = "") -> str:
+    """The line as several that are not too long, as in the other pages."""
+    return fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ def restore(
     addresses are those of `connect`. The result is a whole store or none: an interrupted restore is started again and
     continues.
 
-    Raises NotFound if there is no backup, AlreadyExists if something is at the new address, and what `connect` and
-    `anabranch.log.recovery.backup.restore` raise.
+    Raises NotFound if there is no backup, AlreadyExists if something is at the new address, BlobMissing and CorruptBlob
+    if the backup is damaged, and what `connect` raises.
     """
     runtime = runtime or Runtime(settings=settings or Settings())
     source = open_blobs(backup, runtime, create=False)

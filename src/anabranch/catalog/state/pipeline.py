@@ -26,7 +26,8 @@ class PipelineHolder:
 @dataclass(frozen=True, slots=True)
 class PipelineOutput:
     """One statement as stored in the row. `fingerprint` identifies the statement that its checkpoint belongs to.
-    `starts` holds where its first batch began: for each source, a cut as text. `checkpoint`: see `home.output_place`.
+    `starts` holds where its first batch began: for each source, a cut as text. `checkpoint` is the place of its checkpoint:
+    an absolute path, a URL, or a path below the folder in which the store has its checkpoints.
 
     `target_id`, `late_id` and `side_ids`, those of its side outputs `sides`, are the ids of the streams that it feeds, as
     `stream_id_text` writes them. Ids, because the streams may be renamed and other streams may take their names. None, and no

@@ -1,6 +1,6 @@
 """Jobs as stored in their target's catalog: one row with the request and state of each, and one plan per source.
 
-The types are declared where the catalog's state is (`catalog.state.job`, `job_member`, `job_plan`); here they are found
+The types are declared where the catalog's state is (`catalog.state.job`, `catalog.state.job_plan`); here they are found
 and stored.
 """
 
