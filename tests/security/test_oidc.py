@@ -255,7 +255,11 @@ def test_a_mail_address_counts_only_if_the_provider_has_verified_it(provider: Pr
 
 
 @pytest.mark.parametrize(
-    "address", ["http://idp.example.com/keys", "ftp://x/", "file:///etc/passwd", "idp", "http://[", "https://"]
+    "address",
+    [
+        *("http://idp.example.com/keys", "ftp://x/", "file:///etc/passwd", "idp", "http://[", "https://"),
+        *("http://127.0.0.1%2eexample.com/keys", "http://localhost%2eexample.com/", "http://[::1%2eexample.com]/"),
+    ],
 )
 def test_keys_come_from_https_addresses_alone(address: str) -> None:
     with pytest.raises(InvalidArgument):

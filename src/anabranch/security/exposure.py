@@ -9,7 +9,9 @@ from anabranch.errors import InvalidArgument
 
 def is_loopback(host: str) -> bool:
     """True if only this machine reaches what listens on `host`. Other names than `localhost` may be anywhere."""
-    bare = host.strip("[]").partition("%")[0]
+    bare = host.strip("[]")
+    if ":" in bare:  # only an IPv6 address has a zone; elsewhere `%` may be an escape, which hides another name
+        bare = bare.partition("%")[0]
     if bare.lower() == "localhost":
         return True
     try:

@@ -95,7 +95,7 @@ def check_address(address: str) -> None:
         raise InvalidArgument(f"'{shown_address(address)}' is not an address") from None
     if parts.scheme == "https" and host:
         return
-    if parts.scheme == "http" and is_loopback(host):
+    if parts.scheme == "http" and is_loopback(host) and "%" not in host:  # urllib would unquote it
         return
     raise InvalidArgument(f"'{shown_address(address)}' can't be trusted: expected an https:// address")
 
