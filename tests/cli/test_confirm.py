@@ -89,7 +89,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "stream retain": ("iot/sensors", "--for", "0s", "--now"),
     "replace": ("iot/sensors", "--between", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "--with-nothing"),
     "stitch": ("iot/sensors", "iot/raw2", "--into", "iot/all", "--drop-sources"),
-    "txn abort": ("",),
+    "txn abort": ("ID",),  # the id of the open transaction
     "group reset": ("iot/dash", "--to", "tail"),
     "group delete": ("iot/dash",),
     "pipeline run": ("pipeline.sql", "--from", "head", "--replace"),
@@ -167,7 +167,8 @@ def state(line: Line) -> dict[str, Any]:
 @pytest.mark.parametrize("verb", ASKED)
 def test_without_a_terminal_nothing_is_removed_unasked(full: Line, verb: str) -> None:
     before = state(full)
-    told = full.refused(*verb.split(), *ASKED[verb])
+    ((transaction, _),) = before["transactions"]
+    told = full.refused(*verb.split(), *(transaction if each == "ID" else each for each in ASKED[verb]))
     assert "--yes" in told and "?" in told
     assert state(full) == before
 
