@@ -105,11 +105,17 @@ def check_format(database: apsw.Connection, path: str) -> int:
 
 def migrate(database: apsw.Connection, path: str) -> None:
     """Migrate the database to the current format, each step in a transaction of its own, and set WAL mode. The caller
-    holds the lock. A database that is not a catalog, or too new, is left unchanged."""
+    holds the lock. A database that is not a catalog, or too new, is left unchanged. Raises StoreUnavailable where the file
+    system has no shared memory, as WAL needs."""
     found = check_format(database, path)
     if path != ":memory:":
         with TranslatedErrors(path):
-            database.pragma("journal_mode", "wal")
+            mode = database.pragma("journal_mode", "wal")
+        if mode != "wal":
+            raise StoreUnavailable(
+                f"the file system of {path} can't hold SQLite's write-ahead log: expected a local disk, so move the store to "
+                f"one, or use PostgreSQL (SQLite stayed in its journal mode {mode!r})"
+            )
     for number in range(found, FORMAT):
         with TranslatedErrors(path), database:
             database.execute(MIGRATIONS[number])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import apsw
+from pathlib import Path
 
-from anabranch.catalog.sqlite.connection import open_database
+import apsw
+import pytest
+
+from anabranch.catalog.sqlite.connection import migrate, open_database
+from anabranch.errors import StoreUnavailable
 
 
 def test_other_values_of_parameters_need_no_other_plan() -> None:
@@ -25,3 +29,12 @@ def test_other_values_of_parameters_need_no_other_plan() -> None:
         assert found == [(log,)]
         counts.append(prepared)
     assert counts[1] == counts[0] > 0
+
+
+def test_a_file_system_that_can_hold_no_write_ahead_log_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.db")
+    without_shared_memory = apsw.Connection(path, vfs="unix-dotfile")
+    with pytest.raises(StoreUnavailable, match="expected a local disk, so move the store to one, or use PostgreSQL"):
+        migrate(without_shared_memory, path)
+    assert without_shared_memory.pragma("user_version") == 0
+    without_shared_memory.close()
