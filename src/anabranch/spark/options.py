@@ -4,7 +4,7 @@ with names in any case."""
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -125,10 +125,6 @@ def from_json_option(kind: type[_T], name: str, text: str) -> _T:
         raise InvalidArgument(f"option '{name}' is JSON that pipelines write: {exc}") from exc
 
 
-def _public(known: Collection[str]) -> list[str]:
-    return sorted(each.name for each in OPTIONS if each.name in known and not each.internal)
-
-
 class _ParsedOptions:
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...], verb: str) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
@@ -147,7 +143,8 @@ class _ParsedOptions:
                     "the job, or name a file that holds the token, .option('tokenFile', '/run/secrets/anabranch')"
                 )
             close = get_close_matches(name, ours, n=1)
-            hint = f"did you mean '{ours[close[0]]}'?" if close else f"the options are: {', '.join(_public(known))}"
+            public = sorted(each.name for each in OPTIONS if each.name in known and not each.internal)
+            hint = f"did you mean '{ours[close[0]]}'?" if close else f"the options are: {', '.join(public)}"
             raise InvalidArgument(f"unknown option '{name}' for {verb} a stream; {hint}")
 
     def text(self, name: str) -> str | None:

@@ -135,7 +135,8 @@ def open_store(places: StorePlaces) -> Store:
     """This process's store at these places, shared: never close it. Raises StoreNotFound, and MissingExtra for a broker
     without the extra `remote`."""
     with _lock:
-        key = _key(places)
+        # The process id, because a store must not be used after a fork; the inode, because a folder may be recreated.
+        key = os.getpid(), places, places.inode if isinstance(places, StoreAddresses) else 0
         if key not in _open:
             _open[key] = _opened(places)
         return _open[key]
@@ -145,11 +146,6 @@ def _opened(places: StorePlaces) -> Store:
     if isinstance(places, BrokerAccess):
         return connect(places.url, token=places.token(), ca=places.ca)
     return connect(places.url, blobs=places.blobs, history=places.history, keys=places.keys, create=False)
-
-
-def _key(places: StorePlaces) -> tuple[int, StorePlaces, int]:
-    # The process id, because a store must not be used after a fork; the inode, because a folder may be recreated.
-    return os.getpid(), places, places.inode if isinstance(places, StoreAddresses) else 0
 
 
 def chosen_places(places: StorePlaces) -> StorePlaces:

@@ -21,19 +21,16 @@ _ITEMS: Final[tuple[tuple[kll.ItemType, pa.DataType], ...]] = (
 _FROM_FIRST: Final = 0  # default of `k`: the first sketch's
 
 
-def _merge(sketches: Iterable[bytes | None], k: int, item: kll.ItemType) -> bytes:
-    return kll.union(sketches, item, k or None)
-
-
 def _functions(item: kll.ItemType, kind: pa.DataType) -> Iterator[SketchFunction]:
     def build(values: Iterable[object], k: int) -> bytes:
         return kll.build(values, item, k)
 
+    def merge(sketches: Iterable[bytes | None], k: int) -> bytes:
+        return kll.union(sketches, item, k or None)
+
     binary, one = pa.binary(), ("expr",)
     yield SketchFunction(f"kll_sketch_agg_{item}", build, binary, ("expr", "k"), (kll.K,), "all")
-    yield SketchFunction(
-        f"kll_merge_agg_{item}", partial(_merge, item=item), binary, ("expr", "k"), (_FROM_FIRST,), "all"
-    )
+    yield SketchFunction(f"kll_merge_agg_{item}", merge, binary, ("expr", "k"), (_FROM_FIRST,), "all")
     union = partial(kll.union, item=item)
     yield SketchFunction(f"kll_sketch_merge_{item}", union, binary, ("left", "right"), merges_two=True)
     yield SketchFunction(f"kll_sketch_get_n_{item}", partial(kll.count, item=item), pa.int64(), one)

@@ -74,20 +74,12 @@ def _estimate(state: object, k: int) -> list[Mapping[str, Any]]:
     return [{"item": str(each.item), "count": each.count} for each in top_k.frequent(sketch, k, item)]
 
 
-def _error(state: object) -> int:
-    return top_k.error(*_sketch(state))
-
-
-def _count(state: object) -> int:
-    return top_k.count(*_sketch(state))
-
-
 _MOST: Final = "maxItemsTracked"
 
 FUNCTIONS: Final = (
     SketchFunction("approx_top_k_accumulate", _accumulate, _STATE, ("expr", _MOST), (top_k.ITEMS,), "counts"),
     SketchFunction("approx_top_k_combine", _combine, _STATE, ("state", _MOST), (_FROM_FIRST,), "all"),
     SketchFunction("approx_top_k_estimate", _estimate, _FREQUENT, ("state", "k"), (5,)),
-    SketchFunction("approx_top_k_count", _count, pa.int64(), ("state",)),
-    SketchFunction("approx_top_k_error", _error, pa.int64(), ("state",)),
+    SketchFunction("approx_top_k_count", lambda state: top_k.count(*_sketch(state)), pa.int64(), ("state",)),
+    SketchFunction("approx_top_k_error", lambda state: top_k.error(*_sketch(state)), pa.int64(), ("state",)),
 )

@@ -50,11 +50,8 @@ def checkpoint_base(store: Store) -> str:
 def checkpoint_root(store: Store, name: str, place: str | None = None) -> CheckpointFolder:
     """The folder of all checkpoints of a pipeline. `place`: the folder or URL for all pipelines, if not the default.
     Raises InvalidArgument."""
-    return checkpoint_folder(joined(_all(store, place), name), store.runtime)
-
-
-def _all(store: Store, place: str | None) -> str:
-    return joined(checkpoint_base(store), _PIPELINES) if place is None else absolute_place(place)
+    all_pipelines = joined(checkpoint_base(store), _PIPELINES) if place is None else absolute_place(place)
+    return checkpoint_folder(joined(all_pipelines, name), store.runtime)
 
 
 def output_checkpoint(store: Store, checkpoint: str) -> CheckpointFolder:

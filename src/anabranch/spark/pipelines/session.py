@@ -27,7 +27,7 @@ _STDERR: Final = 2
 
 
 def session_with_log_file(
-    folder: Path, *, name: str, store: Store | None = None, checkpoints: str | None = None, **options: str
+    folder: Path, *, name: str, store: Store | None = None, checkpoints: str | None = None
 ) -> SparkSession:
     """`session(name=…, store=…, …)`; if that starts Spark, Spark's standard error goes to `spark.log` in `folder`.
 
@@ -36,10 +36,10 @@ def session_with_log_file(
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is not None:
-        return session(name=name, store=store, checkpoints=checkpoints, **options)
+        return session(name=name, store=store, checkpoints=checkpoints)
     access_of(folder, shared=False).make_folder(folder)
     with _stderr_to(folder / LOG):
-        return session(name=name, store=store, checkpoints=checkpoints, **options)
+        return session(name=name, store=store, checkpoints=checkpoints)
 
 
 @contextmanager

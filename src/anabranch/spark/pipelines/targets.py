@@ -102,17 +102,14 @@ def check_targets(
     return present
 
 
-def _present_name(renamed: StreamRenamed | ScopeRenamed, former: StreamName) -> str:
-    return renamed.name if isinstance(renamed, StreamRenamed) else f"{renamed.name}/{former.name}"
-
-
 def _find(store: Store, name: StreamName, line: int) -> StreamInfo | None:
     try:
         return store.streams.find(name)
     except (StreamRenamed, ScopeRenamed) as exc:
+        present = exc.name if isinstance(exc, StreamRenamed) else f"{exc.name}/{name.name}"
         raise InvalidSql(
             f"{exc}: use its present name and start over with --from, or make the former name an alias of it with: "
-            f"anabranch alias {name} {_present_name(exc, name)}",
+            f"anabranch alias {name} {present}",
             line=line,
         ) from exc
 

@@ -130,12 +130,9 @@ def _trust(spark: SparkSession, jvm: Any, address: ObjectStoreAddress) -> str | 
     try:
         trust(jvm, address.ca)
     except (OSError, RuntimeError, Py4JJavaError) as exc:
-        raise InvalidArgument(f"Java can't take the certificates in {address.ca}: {_first_line(exc)}") from exc
+        text = str(getattr(exc, "java_exception", exc))
+        raise InvalidArgument(f"Java can't take the certificates in {address.ca}: {text.splitlines()[0]}") from exc
     return None
-
-
-def _first_line(exc: BaseException) -> str:
-    return str(getattr(exc, "java_exception", exc)).splitlines()[0]
 
 
 def trust(jvm: Any, authority: str) -> None:

@@ -73,7 +73,7 @@ def by_comparison(files: Sequence[Placed]) -> RowPlaces:
     """Expressions by comparisons: for each row, as many as the logarithm of the number of pieces."""
 
     def decide(value: Callable[[HistoryPiece], int]) -> str:
-        rows = {name: _tree(ROW, [(str(p.row), _long(value(p))) for p in pieces]) for name, pieces in files}
+        rows = {name: _tree(ROW, [(str(p.row), f"{value(p)}L") for p in pieces]) for name, pieces in files}
         return _by_name(rows)
 
     return RowPlaces(decide(lambda piece: piece.segment.packed), f"{ROW} + {decide(lambda piece: piece.shift)}")
@@ -127,7 +127,3 @@ def _tree(what: str, leaves: Sequence[tuple[str, str]]) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _long(value: int) -> str:
-    return f"{value}L"

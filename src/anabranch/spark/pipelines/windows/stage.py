@@ -109,7 +109,9 @@ def events_of_windows(events: DataFrame, windowed: WindowedQuery, source: Stream
         operator = PaneWindows(window, policy, len(keys), columns)
         fields += [StructField(SESSION_WINDOW if window.is_session else WINDOW, _BOUNDS), StructField(PANE, _PANE)]
     asks_all = policy is not None and policy.early_us is not None
-    wanted = events.select(*map(_column, columns), *asks, *keys, *_order(time), _bucket(keys).alias(BUCKET))
+    wanted = events.select(
+        *map(functions.col, map(quoted, columns)), *asks, *keys, *_order(time), _bucket(keys).alias(BUCKET)
+    )
     buckets = wanted.mapInArrow(
         packed_for_all_buckets if asks_all else packed_by_bucket, f"{BUCKET} INT, {BLOB} BINARY"
     )
@@ -130,10 +132,6 @@ def _order(time: str | None) -> list[Column]:
 def _bucket(keys: list[Column]) -> Column:
     number = functions.pmod(functions.xxhash64(*keys), functions.lit(len(BUCKETS))).cast("int") + 1
     return functions.element_at(functions.array(*map(functions.lit, BUCKETS)), number)
-
-
-def _column(name: str) -> Column:
-    return functions.col(quoted(name))
 
 
 def _key(events: DataFrame, name: str) -> Column:
