@@ -94,7 +94,8 @@ def explain(exc: BaseException) -> str:
     text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text)
     text = re.split(r"\s*(?:SQLSTATE:|;? line \d+,? pos|\n==|\n'|;\n|JVM stacktrace|Verify the spelling)", text)[0]
     if isinstance(exc, AnalysisException | ParseException):
-        return _with_hint(" ".join(text.split()))
+        hint = " (here: group by window(…) over the event time of its stream, or over _appended)"
+        return " ".join(text.split()) + hint * ("without watermark" in text)
     first = " ".join(text.splitlines()[0].split()) if text else type(exc).__name__
     return f"{first}{_root_cause(exc)}" if first == "Task not serializable" else first
 
@@ -107,9 +108,3 @@ def _root_cause(exc: BaseException) -> str:
         causes += re.findall(r"^Caused by: (.+)$", str(getattr(found, "_stackTrace", "")), re.MULTILINE)
         found = getattr(found, "_cause", None)
     return f": {causes[-1].strip()}" if causes else ""
-
-
-def _with_hint(text: str) -> str:
-    if "without watermark" in text:
-        return f"{text} (here: group by window(…) over the event time of its stream, or over _appended)"
-    return text

@@ -109,7 +109,9 @@ def prepare(
             output = known[step.target]
             if _starts_over(row, step):
                 starts = resolve_starts(store, step, row.restart, going_on)
-                output = replace(output, starts=starts, checkpoint=_checkpoint(row, step, options.checkpoints))
+                name = f"{step.statement.target.scope}.{step.statement.target.name}"
+                place = output_checkpoint_text(row.name, name, row.generation, options.checkpoints)
+                output = replace(output, starts=starts, checkpoint=place)
             standby = output_checkpoint(store, output.checkpoint).text if options.deployed else None
             query, late = _analyzed(
                 spark, store, step, SourceReads(output.starts, options.events_max, ends, await_standby=standby)
@@ -243,11 +245,6 @@ def _settle(store: Store, row: PipelineRow, made: Mapping[str, PreparedQuery]) -
         for root in {root.text: root for root in roots}.values():
             root.empty()
     save(store.catalog, replace(row, prepared=True))
-
-
-def _checkpoint(row: PipelineRow, step: Step, place: str | None) -> str:
-    target = step.statement.target
-    return output_checkpoint_text(row.name, f"{target.scope}.{target.name}", row.generation, place)
 
 
 def _reached(spark: SparkSession, store: Store, output: PipelineOutput) -> CheckpointFolder:

@@ -148,7 +148,7 @@ class Pipeline:
         start = self._tails[target]
         info = self.store.streams.get(start.stream)  # found by id: it may have been renamed
         columns = info.schema.columns
-        if self._rewrites(target):
+        if any(step.target == target and step.statement.options.mode == "complete" for step in self._steps):
             start = self.store.cuts.head(info.id)
         with self.store.reader(info.name, start=start, columns=columns.names) as reader:
             return pa.Table.from_batches(list(reader.batches()), schema=reader.schema).select(columns.names)
@@ -156,9 +156,6 @@ class Pipeline:
     def dataframe(self, target: str | None = None) -> DataFrame:
         """The result of `collect` as a DataFrame of the pipeline's session."""
         return self._spark.createDataFrame(self.collect(target))
-
-    def _rewrites(self, target: str) -> bool:
-        return any(step.target == target and step.statement.options.mode == "complete" for step in self._steps)
 
     # ending
 

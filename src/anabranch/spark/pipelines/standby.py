@@ -216,7 +216,8 @@ class Standby:
             self._role.become("leads")
             for output in row.outputs:
                 self._finish_planned(output)
-            row = replace(row, outputs=tuple(map(self._with_own, row.outputs)))
+            own = (replace(each, checkpoint=self._outputs[each.target].checkpoint) for each in row.outputs)
+            row = replace(row, outputs=tuple(own))
             self._outputs = {}  # they are the pipeline's now, also if it is not known whether the row was stored
             row_of.save(store.catalog, row)
             self._role.become("plans")
@@ -272,9 +273,6 @@ class Standby:
             if (why := self.failure()) is not None:
                 raise PipelineFailed(self._name, "its take-over", why)
             time.sleep(_POLL_S)
-
-    def _with_own(self, output: PipelineOutput) -> PipelineOutput:
-        return replace(output, checkpoint=self._outputs[output.target].checkpoint)
 
 
 def copy_checkpoint(leader: CheckpointFolder, sibling: str, planned: int) -> None:

@@ -86,14 +86,10 @@ def _handler(store: Store, statement: Statement, options: Mapping[str, str], *, 
     if statement.windowed is not None:
         results = padded(statement, statement.windowed.results)
         retrain = statement.options.start_query
-        on_drift = None if retrain is None else lambda: _start_query(store, retrain)
+        # If that query was deleted, this statement ends with QueryNotFound.
+        on_drift = None if retrain is None else partial(store.queries.start, retrain)
         return WindowResults(results, statement.arguments, options, on_drift)
     return partial(publish, options=options, replace=statement.options.mode == "complete") if follows else None
-
-
-def _start_query(store: Store, name: str) -> None:
-    """Start the query. If it was deleted, the statement ends with QueryNotFound."""
-    store.queries.start(name)
 
 
 def next_pool(spark: SparkSession) -> str:

@@ -102,16 +102,12 @@ def _arrange(hadoop: Any, address: ObjectStoreAddress) -> str | None:
         return None
     if before is not None:
         return f"this session reaches a bucket '{address.bucket}' in another way already; use a session for each"
-    for name, value in settings.items():
-        _set(hadoop, address, name, value)
+    for setting, value in settings.items():
+        name = f"fs.s3a.bucket.{address.bucket}.{setting}"
+        if hadoop.get(name) is None:
+            hadoop.set(name, value)
     hadoop.set(f"{_MARK}{address.bucket}", mark)
     return None
-
-
-def _set(hadoop: Any, address: ObjectStoreAddress, name: str, value: str) -> None:
-    name = f"fs.s3a.bucket.{address.bucket}.{name}"
-    if hadoop.get(name) is None:
-        hadoop.set(name, value)
 
 
 def _trust(spark: SparkSession, jvm: Any, address: ObjectStoreAddress) -> str | None:

@@ -59,7 +59,7 @@ def relations(cursor: Cursor, number: int) -> Relations:
             cursor.at += 1
             name = cursor.stream_name(f"{'FROM' if word == ',' else word} STREAM")
             view = _view_of(name, sources, f"anabranch_{number}_stream_")
-        elif is_relation and _is_versions_keyword(cursor):
+        elif is_relation and cursor.word() == "VERSIONS" and cursor.two_parts_at(first + 1) is not None:
             cursor.at += 1
             name = cursor.stream_name("VERSIONS")
             view = _view_of(name, versions, f"anabranch_{number}_{VERSIONS_VIEW}_")
@@ -78,10 +78,6 @@ def relations(cursor: Cursor, number: int) -> Relations:
 def _is_stream_keyword(cursor: Cursor) -> bool:
     token = cursor.peek()
     return token is not None and token.token_type is TokenType.VAR and token.text.upper() == "STREAM"
-
-
-def _is_versions_keyword(cursor: Cursor) -> bool:
-    return cursor.word() == "VERSIONS" and cursor.two_parts_at(cursor.at + 1) is not None
 
 
 def _alias_for(cursor: Cursor, name: StreamName) -> str:

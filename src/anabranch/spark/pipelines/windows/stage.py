@@ -173,7 +173,7 @@ class WindowResults:
     sql: str
     arguments: Mapping[str, Any]
     options: Mapping[str, str]
-    found: Callable[[], None] | None = None  # called after a publication of results; again where one is repeated
+    found: Callable[[], object] | None = None  # called after a publication of results; again where one is repeated
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         results = _results(frame.sparkSession, frame, self.sql, self.arguments)
