@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from anabranch import limits
+from anabranch.core.sql_text import place_of
 from anabranch.errors import InvalidSql
 from anabranch.errors.optional import optional
 from anabranch.query.dialects.readers import READ_AS
@@ -52,7 +53,7 @@ class StatementText:
         runs = groupby(tokens, lambda token: token.token_type is TokenType.SEMICOLON)
         found = [list(each) for separates, each in runs if not separates]
         if len(found) > limits.DIALECT_STATEMENTS_MAX:
-            line = text.count("\n", 0, found[limits.DIALECT_STATEMENTS_MAX][0].start) + 1
+            line, _ = place_of(text, found[limits.DIALECT_STATEMENTS_MAX][0].start)
             raise InvalidSql(
                 f"there are {len(found):,} statements, over the limit of {limits.DIALECT_STATEMENTS_MAX:,}: split the text",
                 line,
@@ -156,8 +157,7 @@ class StatementText:
 
     def error_at(self, message: str, offset: int) -> InvalidSql:
         """The error at an offset in the text."""
-        line = self.whole.count("\n", 0, offset) + 1
-        char = offset - self.whole.rfind("\n", 0, offset)
+        line, char = place_of(self.whole, offset)
         return InvalidSql(f"{message} (character {char})", line)
 
 

@@ -19,24 +19,24 @@ def expanded(select: ast.Select, sources: Sequence[Columns]) -> ast.Select:
     for each in sources:
         for name, kind in each.fields.items():
             fields.setdefault(name, kind)
-    groups = list(_grouping_tags(select, tags))
+    groups = _grouping_tags(select, tags)
     plain = [tag for tag in tags if tag not in groups]
     found = [one for field in select.fields for one in _written_out(field, plain, fields)]
     grouping = replace(select.grouping, tags=tuple(groups))
     return replace(select, fields=tuple(found), grouping=grouping)
 
 
-def _grouping_tags(select: ast.Select, tags: Sequence[str]) -> dict[str, None]:
-    found: dict[str, None] = {}
+def _grouping_tags(select: ast.Select, tags: Sequence[str]) -> list[str]:
+    found: set[str] = set()
     for each in select.grouping.tags:
         match each:
             case str():
-                found[each] = None
+                found.add(each)
             case ast.RegularExpression(pattern):
-                found.update(dict.fromkeys(matching(pattern, tags)))
+                found.update(matching(pattern, tags))
             case ast.Wildcard():
-                found.update(dict.fromkeys(tags))
-    return dict.fromkeys(sorted(found))
+                found.update(tags)
+    return sorted(found)
 
 
 def _written_out(

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from anabranch.core.sql_text import place_of
 from anabranch.errors import InvalidSql
 
 Kind = Literal["name", "quoted", "string", "integer", "number", "duration", "parameter", "operator", "end"]
@@ -91,8 +92,7 @@ class Scanner:
 
     def error(self, message: str, at: int) -> InvalidSql:
         """The error at a place, with its line and character."""
-        line = self.text.count("\n", 0, at) + 1
-        char = at - self.text.rfind("\n", 0, at)
+        line, char = place_of(self.text, at)
         return InvalidSql(f"{message} at line {line}, char {char}")
 
     def _begin(self, at: int) -> int:
