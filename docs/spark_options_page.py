@@ -12,10 +12,10 @@ from anabranch.spark.option_list import OPTIONS, SparkOption
 PAGE = Path(__file__).parent / "reference" / "spark-options.md"
 _HEAD = """# Spark options
 
-The options of the format `anabranch`, for `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`. Names are
-the same in any case. Unknown options are refused, and so are options for reading when writing, and the reverse. Options with
-a dot are Spark's own settings and are not checked. [Process streams in your own Spark code](../how-to/spark-code.md) shows how to use
-them.
+The options of the format `anabranch`, for `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`. Names are the
+same in any case. Unknown options are refused, and so are options for reading when writing, and the reverse. Options with a
+dot are Spark's own settings and are not checked. [Process streams in your own Spark code](../how-to/spark-code.md) shows how
+to use them.
 
 | Option | For | Default | Meaning |
 |---|---|---|---|
