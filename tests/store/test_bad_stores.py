@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.blobs.local import LocalBlobs
 from anabranch.catalog.sqlite.connection import FORMAT
 from anabranch.errors import (
     AnabranchError,
@@ -21,6 +22,7 @@ from anabranch.errors import (
     InvalidArgument,
     StoreNotFound,
 )
+from anabranch.runtime.ports import Runtime
 from anabranch.runtime.settings import Settings
 from tests import catalog_file
 from tests.store.helpers import bodies_of, sound
@@ -145,6 +147,21 @@ def test_blobs_without_a_catalog_are_not_taken_for_a_new_store(river: Path, size
     if size is not None:
         (river / "catalog.db").write_bytes(bytes(size))
     assert "though there are blobs" in refused(river, CorruptCatalog)
+
+
+def test_the_blobs_are_closed_where_the_catalog_can_not_be_opened(river: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    class Watched(LocalBlobs):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    (river / "catalog.db").write_bytes(b"x")
+    monkeypatch.setattr("anabranch.store.open.open_tiers", lambda *_, **__: Watched(river / "blobs", Runtime()))
+    with pytest.raises(CorruptCatalog):
+        ab.connect(river)
+    assert len(closed) == 1
 
 
 def test_a_catalog_cut_short_is_corrupt_or_found_so_by_check(river: Path) -> None:

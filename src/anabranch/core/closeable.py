@@ -1,9 +1,11 @@
-"""Objects that are closed at the end of a `with` block."""
+"""Objects that are closed at the end of a `with` block, or if it fails."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from anabranch.errors import AnabranchError
 
@@ -28,3 +30,22 @@ class Closeable:
         except AnabranchError:
             if error is None:
                 raise
+
+
+class Closing(Protocol):
+    """Anything that is closed when it is no longer needed."""
+
+    def close(self) -> None:
+        """Close it. A second call does nothing."""
+        ...
+
+
+@contextmanager
+def closed_on_error(*opened: Closing) -> Iterator[None]:
+    """Closes these if the block fails."""
+    try:
+        yield
+    except BaseException:
+        for each in opened:
+            each.close()
+        raise

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core.byte_stream import became_bytes, only_bytes
+from anabranch.core.closeable import closed_on_error
 from anabranch.core.event_sizes import size_runs
 from anabranch.core.python_rows import payload_bytes, to_table
 from anabranch.core.raw_event import RawEvent
@@ -120,15 +121,9 @@ class RemoteWriter(EventWriter):
         self._queue.explained = self._explained
         self._conditional: AppendQueue | None = None
         if self._named:
-            self._claim()
+            with closed_on_error(self._queue):
+                self._queue.claim(self._schema.columns)
         self._start_noting(note_time_s)
-
-    def _claim(self) -> None:
-        try:
-            self._queue.claim(self._schema.columns)
-        except BaseException:
-            self._queue.close()
-            raise
 
     @property
     def next_number(self) -> int:

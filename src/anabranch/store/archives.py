@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -93,10 +93,8 @@ def open_archive_place(url: Url, runtime: Runtime, *, create: bool) -> Iterator[
         blobs = open_blobs(place, runtime, create=create, read_once=True)
     except StoreNotFound as exc:
         raise NotFound(f"folder {place} not found") from exc
-    try:
+    with closing(blobs):
         yield blobs, place
-    finally:
-        blobs.close()
 
 
 class ArchiveHandle(ProvidesJobStore, Protocol):

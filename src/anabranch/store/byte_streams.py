@@ -8,6 +8,7 @@ from anabranch import limits
 from anabranch.catalog.port import Writing
 from anabranch.catalog.state.streams import BYTE_HEAD, ByteHead
 from anabranch.core.byte_stream import BYTES
+from anabranch.core.closeable import closed_on_error
 from anabranch.errors import InvalidArgument
 from anabranch.model.ids import Micros, StreamId
 from anabranch.model.names import StreamName
@@ -64,16 +65,13 @@ class ByteStreams(ByteFiles):
             self._convert(stream)
         self.index(stream)  # refuses a stream of another kind before its writers are fenced
         writer = self._open_writer(stream, writer_id=_WRITER, resumed=resumed)
-        try:
+        with closed_on_error(writer):
             return ClaimedBytes(writer, self.index(stream))
-        except BaseException:
-            writer.close()
-            raise
 
     def append_to(self, stream: StreamId) -> ByteWriter:
         """Open a byte stream to append to it. Raises as `claim`."""
         writer, source = self.claim(stream)
-        try:
+        with closed_on_error(writer):
             made = ByteWriter(
                 writer,
                 name=source.name,
@@ -83,9 +81,6 @@ class ByteStreams(ByteFiles):
                 truncate_before=lambda position: self.truncate_before(stream, position),
                 on_close=self._parts.forget,
             )
-        except BaseException:
-            writer.close()
-            raise
         self._parts.forget(writer)  # the file closes it, since it may still hold bytes for it
         self._parts.keep(made)
         return made

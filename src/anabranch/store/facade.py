@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -511,11 +512,8 @@ class Store(OpenStore):
         """Copy the catalog and the blobs it needs to a folder or an object store; see
         `anabranch.log.recovery.backup`."""
         self._check_open()
-        target = open_blobs(place, self.runtime, create=True)
-        try:
+        with closing(open_blobs(place, self.runtime, create=True)) as target:
             return backup(self.catalog, self.blobs, target, self.runtime, progress=progress)
-        finally:
-            target.close()
 
     def export_manifest(self, *, progress: ProgressCallback = no_progress) -> Manifest:
         """Write a copy of the catalog among the store's blobs, so that it can be rebuilt; see

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from anabranch.core.closeable import closed_on_error
 from anabranch.errors import InvalidArgument
 from anabranch.model.columns import ADDED
 from anabranch.model.ids import SegmentId, StreamId
@@ -93,14 +94,11 @@ class HistoryRange(SegmentPartRange):
         """`batches` in Arrow's C interface, so that pyarrow, DuckDB, polars and pandas take the range itself. They get
         Closed if the store is closed meanwhile."""
         opened = ExitStack()
-        try:
+        with closed_on_error(opened):
             source = opened.enter_context(self._source(None))
             source.check_open()
             schema = range_schema(source.columns(self.stream), None)
             stream = _exported(source, self, schema.names[: -len(ADDED)], opened)
-        except BaseException:
-            opened.close()
-            raise
         return pa.RecordBatchReader.from_batches(schema, stream).__arrow_c_stream__(requested_schema)
 
     def to_arrow(self, columns: Sequence[str] | None = None, *, store: Store | None = None) -> pa.Table:

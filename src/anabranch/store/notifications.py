@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from anabranch import limits
 from anabranch.catalog.state.listener import GroupSummary, LastDelivered
+from anabranch.core.closeable import closed_on_error
 from anabranch.core.cuts import head_cut
 from anabranch.core.display import Displayed
 from anabranch.errors import Truncated
@@ -146,15 +147,12 @@ class StoreNotifications(Displayed):
         source = self._open(
             start=TAIL, follow=True, translate=lambda each: translate(each) if each.id > position else ()
         )
-        try:
+        with closed_on_error(source):
             while True:
                 position = source.initial_until = self._publisher.advance()
                 current = first(position, self._parts.runtime.clock.now())
                 if self._publisher.complete(position):
                     break  # else something changed meanwhile, and the state may or may not include it
-        except BaseException:
-            source.close()
-            raise
         source.prepend(current)
         return source
 

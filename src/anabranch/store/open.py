@@ -15,6 +15,7 @@ from anabranch.catalog.port import Catalog
 from anabranch.catalog.sqlite.adapter import FILE as CATALOG_FILE
 from anabranch.catalog.sqlite.adapter import SqliteCatalog
 from anabranch.catalog.state.store import DATA_KEY, newest
+from anabranch.core.closeable import closed_on_error
 from anabranch.errors import CorruptCatalog, InvalidArgument, KeyMissing, StoreNotFound
 from anabranch.errors.optional import optional
 from anabranch.runtime.folders import make_folder, path_text
@@ -89,7 +90,8 @@ def connect(
         if not blobs:
             raise InvalidArgument("a PostgreSQL catalog stores no blobs: pass their address as blobs=")
         bytes_at = open_tiers(blobs, history, runtime, create=create)
-        catalog, shown = open_postgres(text, runtime, create=create)
+        with closed_on_error(bytes_at):
+            catalog, shown = open_postgres(text, runtime, create=create)
         return _assemble(catalog, bytes_at, runtime, service, url=shown, addresses=addresses)
     if text == MEMORY:
         bytes_at = open_tiers(blobs or text, history, runtime, create=True)
@@ -104,8 +106,9 @@ def connect(
         raise StoreNotFound(str(folder))
     make_folder(folder, shared=runtime.settings.shared_files, sync_existing=not known)
     bytes_at = open_tiers(blobs or folder / "blobs", history, runtime, create=True)
-    _refuse_orphans(bytes_at, folder / CATALOG_FILE)
-    catalog = SqliteCatalog(folder, runtime)
+    with closed_on_error(bytes_at):
+        _refuse_orphans(bytes_at, folder / CATALOG_FILE)
+        catalog = SqliteCatalog(folder, runtime)
     return _assemble(catalog, bytes_at, runtime, service, url=str(folder), addresses=addresses)
 
 
@@ -128,12 +131,8 @@ def _assemble(
     url: str,
     addresses: StoreAddresses,
 ) -> Store:
-    try:
+    with closed_on_error(catalog, blobs):
         keyring = _unlock(catalog, runtime, service)
-    except BaseException:
-        catalog.close()
-        blobs.close()
-        raise
     if keyring is not None:
         from anabranch.blobs.envelope import Envelope
 

@@ -5,21 +5,12 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from anabranch.core.closeable import Closeable
+from anabranch.core.closeable import Closeable, Closing
 from anabranch.core.display import Displayed
 from anabranch.errors import AnabranchError, Closed, Forked
 from anabranch.runtime.ports import Runtime
-
-
-class Closing(Protocol):
-    """Anything that a store closes when it is closed."""
-
-    def close(self) -> None:
-        """Close it. A second call does nothing."""
-        ...
-
 
 C = TypeVar("C", bound=Closing)
 

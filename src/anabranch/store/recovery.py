@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,15 +62,13 @@ def restore(
                 reload(fresh, source, manifest, _by_clock_of(fresh, runtime), progress=progress)
                 return _with_unconfirmed(report, fresh)
         catalog, shown = open_postgres(path_text("the address of a store", url), runtime, create=True)
-        try:
+        with closing(catalog):
             with catalog.reading() as snapshot:
                 if not is_empty(snapshot):
                     raise AlreadyExists(f"{shown} already holds a store; restore to a new location")
             report = fetch_blobs(source, manifest, target, progress=progress)
             reload(catalog, source, manifest, _by_clock_of(catalog, runtime), progress=progress)
             return _with_unconfirmed(report, catalog)
-        finally:
-            catalog.close()
 
 
 def _by_clock_of(catalog: Catalog, runtime: Runtime) -> Runtime:
@@ -112,15 +110,13 @@ def rebuild(
             with replace_catalog(folder, runtime, found) as fresh:
                 return rebuild_catalog(fresh, target, _by_clock_of(fresh, runtime), store=store, progress=progress)
         catalog, shown = open_postgres(path_text("the address of a store", url), runtime, create=True)
-        try:
+        with closing(catalog):
             with catalog.reading() as snapshot:
                 used = not is_empty(snapshot)
                 if used and not force and not snapshot.verify_database():
                     raise AlreadyExists(f"the catalog {shown} is intact; pass --force to replace it")
             runtime = _by_clock_of(catalog, runtime)
             return rebuild_catalog(catalog, target, runtime, wipe=used, store=store, progress=progress)
-        finally:
-            catalog.close()
 
 
 @contextmanager
@@ -140,8 +136,5 @@ def _place(
             folder, shared=runtime.settings.shared_files
         )  # before its contents, whose creation would give it the umask's permissions
         blobs = folder / "blobs"
-    opened = open_tiers(blobs, history, runtime, create=True)
-    try:
+    with closing(open_tiers(blobs, history, runtime, create=True)) as opened:
         yield folder, opened
-    finally:
-        opened.close()

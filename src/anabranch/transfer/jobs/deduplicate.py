@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from anabranch import limits
 from anabranch.core import codec
+from anabranch.core.closeable import closed_on_error
 from anabranch.core.stitch import joined_schema
 from anabranch.core.stream_slice import plan_slice
 from anabranch.errors import BlobMissing
@@ -146,16 +147,13 @@ def build_deduplicator(
     is called with events. Raises as `RangeMover.move`."""
     total = sum(each.events for looked in compared for each in looked.ranges)
     keep_masks = Deduplicator(RepeatSort(tasks), columns)
-    try:
+    with closed_on_error(keep_masks):
         for looked in compared:
             for range_ in looked.ranges:
                 control.check()
                 keep_masks.compare(looked, range_)
                 progress("compare", keep_masks.looked, total)
         keep_masks.settle()
-    except BaseException:
-        keep_masks.close()
-        raise
     return keep_masks
 
 
