@@ -112,6 +112,21 @@ def test_a_process_that_dies_fails_its_query_alone(store: ab.Store, queries: Iso
     assert run(queries, store, "SELECT 1 AS a") == [{"a": 1}]
 
 
+def test_a_process_that_stops_within_a_batch_is_killed_at_the_deadline(
+    store: ab.Store, queries: IsolatedQueries
+) -> None:
+    result = queries.run("SELECT repeat('x', 1000) AS x FROM range(20000)", named_streams(store, "s.numbers"))
+    assert result._process is not None
+    assert result._process._pipe.poll(10)  # it has begun to send a batch, which the pipe can't hold whole
+    process = _process(result)
+    os.kill(process, signal.SIGSTOP)
+    with pytest.raises(QueryLimitExceeded, match=r"stopped after 0\.8s"):
+        list(result)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    assert run(queries, store, "SELECT count(*) AS n FROM s.numbers") == [{"n": 100}]
+
+
 def test_a_query_whose_caller_is_gone_is_ended(store: ab.Store, queries: IsolatedQueries) -> None:
     with pytest.raises(Closed):
         list(queries.run("SELECT sleep_ms(100000)", {}, over=lambda: True))

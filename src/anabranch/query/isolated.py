@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -37,6 +38,7 @@ HEAD: Final = b"H"
 BATCH: Final = b"B"
 DONE: Final = b"D"
 FAILED: Final = b"F"
+_CONTENT_BYTES_MAX: Final = 1 << 32
 _POLL_S: Final = 0.5
 _START_S: Final = 30.0
 _END_S: Final = 2.0
@@ -103,12 +105,22 @@ class _Process:
             if over():
                 raise Closed("query")
             ready = self._pipe.poll(min(_POLL_S, left))
+        # The process isn't trusted to send the rest of a part that it has begun.
+        ending = threading.Timer(deadline - self._clock.monotonic(), self._process.kill)
+        ending.start()
         try:
-            return self._pipe.recv_bytes(), self._pipe.recv_bytes()
+            part = self._pipe.recv_bytes(1), self._pipe.recv_bytes(_CONTENT_BYTES_MAX)
         except (EOFError, OSError):
+            part = None
+        finally:
+            ending.cancel()
+        if self._clock.monotonic() >= deadline:
+            raise TimeoutError
+        if part is None:
             raise QueryLimitExceeded(
                 "the process of the query ended: most likely the query needs more memory than it may use", "memory"
-            ) from None
+            )
+        return part
 
     def finish(self) -> None:
         """Let a process without a query end."""
