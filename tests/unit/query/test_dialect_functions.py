@@ -146,9 +146,29 @@ def test_the_message_for_an_unknown_function_is_short(dialect: str, function: st
     assert f"the function {function} is not translated; " in str(refused.value) and len(str(refused.value)) < 200
 
 
-def test_the_message_for_an_unknown_function_names_those_that_are_alike() -> None:
-    with pytest.raises(InvalidSql, match=r"did you mean format_date or format_datetime\?"):
-        translate("SELECT formt_date(a) FROM s", "bigquery", "query", DialectOptions("iot"))
+@pytest.mark.parametrize(
+    ("function", "dialect", "alike"),
+    [
+        ("formt_date", "bigquery", "format_date or format_datetime"),
+        ("dat_trunc", "snowflake", "date_trunc"),
+        ("var_popp", "flink", "var_pop"),
+    ],
+)
+def test_the_message_for_an_unknown_function_names_those_that_are_alike(
+    function: str, dialect: str, alike: str
+) -> None:
+    with pytest.raises(InvalidSql, match=rf"did you mean {alike}\?"):
+        translate(f"SELECT {function}(a) FROM s", dialect, "query", DialectOptions("iot"))
+
+
+@pytest.mark.parametrize("form", ["query", "pipeline"])
+def test_an_interval_with_its_sign_before_the_text_is_a_number_for_functions_too(form: Form) -> None:
+    begin = "" if form == "query" else "INSERT INTO o "
+    signed, number = (
+        translate(f"{begin}SELECT DATETIME_ADD(t, INTERVAL {n} DAY) FROM s", "bigquery", form, DialectOptions("iot"))
+        for n in ("-'3'", "-3")
+    )
+    assert signed == number
 
 
 def test_every_function_has_a_case() -> None:

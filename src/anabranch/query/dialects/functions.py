@@ -21,6 +21,13 @@ FUNCTIONS: Final[tuple[type[exp.Expr], ...]] = (
     *(exp.Sign, exp.Sqrt, exp.StartsWith, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Substring, exp.Sum),
     *(exp.Trim, exp.TryCast, exp.Upper, exp.VariancePop, exp.Variance),
 )
+_NAMES: Final[dict[type[exp.Expr], str]] = {
+    exp.CountIf: "countif",
+    exp.Mod: "mod",
+    exp.TimestampTrunc: "date_trunc",
+    exp.VariancePop: "var_pop",
+}
+"""What most systems call functions that the parser has other names for."""
 _ALIKE_MAX: Final = 3
 _PAGE: Final = "docs/reference/dialects.md"
 _QUANTILE: Final = "write kll_sketch_agg_double(…) in a statement in the store's own SQL"
@@ -83,8 +90,8 @@ def _parsed_name(node: exp.Expr) -> str:
 def _instead(node: exp.Expr, dialect: str) -> str:
     if (instead := _INSTEAD.get(type(node))) is not None:
         return instead
-    known = {kind.sql_name() for kind in FUNCTIONS if issubclass(kind, exp.Func)}
-    names = sorted(map(str.lower, known | CALLS[dialect].keys()))
+    known = {kind.sql_name() for kind in FUNCTIONS if issubclass(kind, exp.Func) and kind not in _NAMES}
+    names = sorted({*_NAMES.values(), *map(str.lower, known | CALLS[dialect].keys())})
     alike = get_close_matches(_parsed_name(node), names, n=_ALIKE_MAX)
     # A list of all functions is so long that its reader never sees the place of the error, which comes last.
     meant = f"did you mean {' or '.join(alike)}? " if alike else ""

@@ -106,19 +106,22 @@ def _write_ceil(node: exp.Ceil, _to: Conversion) -> None:
 
 def _write_interval(node: exp.Interval, to: Conversion) -> None:
     """DuckDB and Spark read alike: a whole number of one unit. DuckDB also reads several, as PostgreSQL does."""
+    negative = isinstance(node.this, exp.Neg)
+    number = node.this.this if negative else node.this
+    whole = number is not None and number.is_string and bool(WHOLE_NUMBER.fullmatch(number.name))
+    count = (-int(number.name) if negative else int(number.name)) if whole else 0  # DuckDB has no INTERVAL -'1' DAY
     if isinstance(node.parent, exp.Anonymous):
+        if negative and whole:
+            node.set("this", exp.Literal.string(str(count)))
         return
     several = not to.pipeline and to.dialect in LIKE_POSTGRESQL and node.unit is None
     if several and node.this is not None and node.this.is_string:
         return
-    negative = isinstance(node.this, exp.Neg)
-    number = node.this.this if negative else node.this
     unit = node.unit.name.lower().removesuffix("s") if isinstance(node.unit, exp.Var) else None
-    if number is None or not number.is_string or not WHOLE_NUMBER.fullmatch(number.name) or unit not in UNITS:
+    if not whole or unit not in UNITS:
         raise NotTranslated(
             "this interval is not translated; write whole numbers of one unit each: INTERVAL '1' DAY + INTERVAL '2' HOUR"
         )
-    count = -int(number.name) if negative else int(number.name)  # DuckDB has no INTERVAL -'1' DAY
     if unit == "quarter":  # Spark has none
         count *= 3
         node.set("unit", exp.Var(this="MONTH"))
