@@ -55,14 +55,15 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
         raise InvalidArgument("the form can't be read: it is not UTF-8, or has too many fields") from exc
 
 
-def sql_text(body: bytes) -> str:
-    """A body that is SQL. Raises InvalidArgument, also for JSON that was sent as another type."""
+def sql_text(body: bytes, *, json_too: bool = True) -> str:
+    """A body that is SQL. Raises InvalidArgument, also for JSON, which the endpoint may take too, as another type."""
     try:
         text = body.decode()
     except UnicodeDecodeError as exc:
         raise InvalidArgument(f"the SQL is not UTF-8: {exc.reason} at byte {exc.start}") from exc
     if text.lstrip().startswith("{"):
-        raise InvalidArgument("the body looks like JSON, not SQL; send JSON with Content-Type: application/json")
+        remedy = "send JSON with Content-Type: application/json" if json_too else "send the SQL alone"
+        raise InvalidArgument(f"the body looks like JSON, not SQL; {remedy}")
     return text
 
 

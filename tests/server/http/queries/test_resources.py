@@ -486,3 +486,5 @@ def test_templates_are_resources(http: httpx.Client, store: Store) -> None:
     assert http.put(MEANS, json={"template": "rollup", "sql": SQL}).status_code == 400
     assert http.put(MEANS, json={}).status_code == 400
     assert http.delete("/v1/templates/rollup").status_code == 400
+    refused = http.put("/v1/templates/mine", json={"sql": SQL})  # a template isn't sent as JSON
+    assert refused.json()["detail"] == "the body looks like JSON, not SQL; send the SQL alone"

@@ -27,7 +27,7 @@ async def get_template(call: HttpCall) -> Response:
 
 async def put_template(call: HttpCall) -> Response:
     """Save a template, or change it. The body is its SQL."""
-    text = sql_text(await read_body(call.request.receive, call.request.scope["headers"]))
+    text = sql_text(await read_body(call.request.receive, call.request.scope["headers"]), json_too=False)
     return json_response(template_json(await verb_result(call, "templates.save", {**named(call), "text": text})))
 
 
