@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet.encryption as pe
 
-_WHOLE_KEY_BITS = 256
+_KEY_BITS = 256
 
 
 class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow ships no types
@@ -42,7 +42,7 @@ def encryption(wrap: Callable[[bytes], str], key_id: str) -> Any:
         plaintext_footer=False,
         double_wrapping=False,
         internal_key_material=True,
-        data_key_length_bits=_WHOLE_KEY_BITS,
+        data_key_length_bits=_KEY_BITS,
     )
     factory = pe.CryptoFactory(lambda _: _Client(wrap, None))
     return factory.file_encryption_properties(pe.KmsConnectionConfig(), configuration)

@@ -60,7 +60,8 @@ class ShedRule:
         return "never" if self.by == "never" else f"{self.by} > {digits}{' s' if self.by == 'lag' else ''}"
 
     def keep_rate(self, load: float) -> float:
-        """The keep rate at this lag in seconds, or events per second; rounded, so that it is the same as text."""
+        """The keep rate at this lag in seconds, or events per second; rounded to 4 digits, so that
+        its text reads back as the same rate."""
         if self.by == "never" or load <= self.limit:
             return 1.0
         return max(KEEP_RATE_MIN, float(f"{self.limit / load:.4g}"))

@@ -42,9 +42,11 @@ def join_spans(spans: Sequence[Span], more: Sequence[Span]) -> tuple[Span, ...]:
     for span in more:
         last = found[-1] if found else None
         if last is not None and (last.log, last.stop) == (span.log, span.start):
-            if offset_of(last, span.start) != span.offset:
+            if (expected := offset_of(last, span.start)) != span.offset:
                 raise CorruptCatalog(
-                    f"segment {span.segment} continues in log {span.log}, but not at offset {span.offset}", "spans"
+                    f"segment {span.segment} continues in log {span.log} at offset {expected}, but its next span begins at "
+                    f"{span.offset}",
+                    "spans",
                 )
             found[-1] = replace(last, stop=span.stop)
         else:

@@ -1,4 +1,5 @@
-"""What is wanted of a deployed query: its row as a verb of `anabranch.deployments.api` changes it. No I/O."""
+"""How the verbs of `anabranch.deployments.api` change the row of a deployed query: needs, standby, version, restart.
+No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ __all__ = ["NeedsChange", "refuse_deleted", "restart_at", "wanted_row", "with_st
 
 @dataclass(frozen=True, slots=True)
 class NeedsChange:
-    """What a query is to need of a host; None leaves it as it is. `memory` is in bytes, or text such as `500MB`. Raises
+    """New requirements of a query on its host; None keeps the present value. `memory` is in bytes, or text such as `500MB`. Raises
     InvalidArgument."""
 
     group: str | None = None
@@ -29,9 +30,9 @@ class NeedsChange:
     def __post_init__(self) -> None:
         if self.cpus is not None and not 0 <= self.cpus <= limits.QUERY_CPUS_MAX:
             raise InvalidArgument(f"expected cpus from 0 to {limits.QUERY_CPUS_MAX:,}, got {self.cpus}")
-        self.of(QueryNeeds())
+        self.merged_into(QueryNeeds())  # checks the group and the memory
 
-    def of(self, needs: QueryNeeds) -> QueryNeeds:
+    def merged_into(self, needs: QueryNeeds) -> QueryNeeds:
         """The needs, with the given values in place of the previous ones."""
         return QueryNeeds(
             needs.group if self.group is None else check_plain_name(self.group, "group"),
@@ -41,7 +42,7 @@ class NeedsChange:
 
     def applied(self, row: QueryRow) -> QueryRow:
         """The row with these needs. If that changes them, the run ends, and a host that has room for it begins another."""
-        needs = self.of(row.needs)
+        needs = self.merged_into(row.needs)
         return row if needs == row.needs else replace(row, needs=needs, change=row.change + 1, refusal=None)
 
 
@@ -52,7 +53,8 @@ def with_standby(row: QueryRow, kind: StandbyKind | None) -> QueryRow:
 
 
 def wanted_row(row: QueryRow, now: Micros, *, version: int, restart: QueryRestart | None, start: bool) -> QueryRow:
-    """The row with another version, or to be started. Unchanged if it runs this already."""
+    """The row that asks for this version and restart, running if `start`, else stopped. The same row if it asks for that
+    already and has not failed."""
     same = row.version == version
     if same and restart is None:
         restart = row.restart

@@ -76,7 +76,7 @@ class ElasticReaders(Closeable):
         """Check once, and start or stop readers as needed. Raises GroupNotFound, and what the callbacks raise."""
         distribution = self._group.distribution()
         segments = sum(map(len, distribution.readers.values())) + len(distribution.unassigned)
-        if segments:  # else the readers leave because everything is read
+        if segments:  # without segments everything is read, and the readers leave by themselves
             for name in sorted(self._joined.difference(distribution.readers)):
                 self._stop_reader(name)
             self._joined.update(name for name in self._running if name in distribution.readers)
@@ -105,7 +105,7 @@ class ElasticReaders(Closeable):
             self.step()
         except AnabranchError as exc:
             if not isinstance(exc, GroupNotFound):
-                raise  # the store may become available again: the next round checks
+                raise  # logged by `Periodic`, which checks again in the next round: the store may be back by then
             self._fail(exc)
         except Exception as exc:
             self._fail(exc)

@@ -19,7 +19,7 @@ class RemoteHolds(Holds):
         super().__init__(caller.runtime, "renewal of remote holds")
         self._caller = caller
 
-    def held(self, handle: Handle) -> Held:
+    def register(self, handle: Handle) -> Held:
         """Register a hold that the broker began. Raises Closed."""
         return self.add(handle.fields["stream"], handle.fields["name"], handle.fields["holder"])
 

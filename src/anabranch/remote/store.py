@@ -83,7 +83,7 @@ class RemoteStore(Owner):
     def _wrapped(self, handle: Handle) -> Any:
         if handle.kind == "job":
             return RemoteJob(self.caller, handle.id)
-        return self.ephemeral._holds.held(handle)
+        return self.ephemeral._holds.register(handle)
 
     @property
     def id(self) -> str:

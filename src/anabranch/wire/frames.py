@@ -3,8 +3,8 @@ transaction.
 
 Each message is the metadata of one Flight message: the length of a JSON header (4 bytes, little-endian), the header,
 and Arrow data as an IPC stream, or nothing. The client's requests are numbered from 1, and each gets one answer of the
-same number, in order. Number 0 is for messages that get none: what the client sends unasked, and what the broker asks
-for in the middle of a request.
+same number, in order. Number 0 marks messages without an answer: what the client sends unasked, and what the broker
+asks for in the middle of a request.
 
 The broker's first answer has the field `session`, and every message of the client after that has it too: a message that a
 network repeats at another broker is refused there.
@@ -56,7 +56,10 @@ class Frame:
         (length,) = _LENGTH.unpack(message.slice(0, _LENGTH.size).to_pybytes())
         end = _LENGTH.size + length
         if length > limits.SESSION_HEADER_BYTES_MAX or end > message.size:
-            raise InvalidArgument(f"a message of a session says that its header has {length:,} bytes")
+            raise InvalidArgument(
+                f"expected a header of at most {limits.SESSION_HEADER_BYTES_MAX:,} bytes within a message of {message.size:,}, "
+                f"got a length of {length:,}"
+            )
         header = _header(message.slice(_LENGTH.size, length).to_pybytes())
         verb, number, fields = header.get("verb"), header.get("number"), header.get("fields")
         if not isinstance(verb, str) or type(number) is not int or number < 0 or not isinstance(fields, dict):

@@ -14,7 +14,8 @@ def validate(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Check a file with Spark, without running it: missing streams, unknown columns, what can't run on streams. Prints
-    the streams that it reads, the columns of its results, and its parameters. Through a broker, a host does it.
+    the streams that it reads, the columns of its results, and its parameters. With a broker's address, a query host runs
+    the check.
 
     Example:
 
@@ -30,7 +31,7 @@ def validate(
             found = opened.queries.validate(text, parameters=parameters, files=contents)
         else:
             from anabranch.deployments.files import check_files
-            from anabranch.spark.pipelines.functions.declared import check_code
+            from anabranch.spark.pipelines.declared_functions.declared import check_code
             from anabranch.spark.pipelines.plan import functions_of, plan
             from anabranch.spark.queries.validate import validate as check
 

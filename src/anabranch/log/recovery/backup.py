@@ -138,8 +138,8 @@ def _refuse_other_store(target: Blobs, store: str) -> None:
     other = marked if marked is not None else next(iter(manifests.stores_of(target)), None)
     if other is not None and other != store:
         raise InvalidArgument(
-            f"that place holds the backup of another store, {other}, which this backup would remove; this store is "
-            f"{store}: use a separate folder or prefix for it"
+            f"the backup of store {other} is already there, and backing up this store ({store}) would remove it: use a "
+            "separate folder or prefix"
         )
 
 

@@ -190,7 +190,7 @@ class _GroupCall:
     async def _commit(self, request: v1.CommitGroup) -> None:
         if request.HasField("batch"):
             if request.HasField("events"):
-                raise InvalidArgument("expected 'batch' or 'events' in a commit")
+                raise InvalidArgument("expected either 'batch' or 'events' in a commit, got both")
             delivered = self._delivered.through(request.batch)
             position = await self._session.run_beside(partial(self._commit_batch, request.outputs, delivered))
             self._delivered.forget(request.batch)

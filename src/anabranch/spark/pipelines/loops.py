@@ -17,7 +17,7 @@ from anabranch.store import Store
 
 __all__ = ["Flow", "find_loop", "refuse_loops"]
 
-_HINT: Final = "close the loop in one of their statements with: FEEDBACK WITHIN 10 HOPS INTO scope.name WHEN condition"
+_HINT: Final = "limit the number of hops in a statement of one of these pipelines: FEEDBACK WITHIN 10 HOPS INTO scope.name WHEN condition"
 
 
 class Flow(NamedTuple):

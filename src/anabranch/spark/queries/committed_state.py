@@ -45,7 +45,10 @@ def committed_state(store: Store, spark: SparkSession, name: str, wanted: StateW
     micro-batch, and for one of which Spark has no state (any more)."""
     outputs = record.find(store.catalog, name).outputs
     output = next((each for each in outputs if wanted.target in (each.target, *each.sides)), None)
-    if output is None or not output.checkpoint:
+    if output is None:
+        known = ", ".join(str(each.target) for each in outputs)
+        raise InvalidArgument(f"query '{name}' has no statement for {wanted.target}; its results are {known}")
+    if not output.checkpoint:
         raise InvalidArgument(f"the statement for {wanted.target} has never run, so it has no state")
     checkpoint = output_checkpoint(store, output.checkpoint)
     last = last_committed(checkpoint)

@@ -34,7 +34,7 @@ class BrokerReads:
         self._remote = cast("RemoteStore", store)
 
     def freshen(self, stream: StreamName) -> None:
-        """Do nothing: the broker does so."""
+        """No-op: the broker freshens the stream itself when it is read."""
 
     def view(self, stream: StreamName | StreamId) -> StreamView:
         return cast(StreamView, self._remote.streams.view(stream))

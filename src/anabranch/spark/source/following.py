@@ -180,7 +180,9 @@ class FollowedBatches:
 def _offset_in(text: str, start: SourceOffset) -> SourceOffset:
     found = {each for each in PlannedBatch.parse(text).ends if each.cut.stream == start.cut.stream}
     if len(found) != 1:  # two sources of one stream, which Spark does not tell apart here
-        raise Conflict(f"the leader's batch ends {len(found)} times in {start.stream}, so it can't be followed")
+        raise Conflict(
+            f"expected one end of stream {start.stream} in the leader's batch, found {len(found)}: a standby can't follow it"
+        )
     return found.pop()
 
 

@@ -1,6 +1,6 @@
 """The ephemeral streams that this process holds, and the task that renews its holds while it lives.
 
-`Holds` is the part that does not say where: `HeldStreams` holds in the catalog, `anabranch.remote.ephemeral` through a
+`Holds` is what both kinds share: `HeldStreams` records holds in the catalog, `anabranch.remote.ephemeral` through a
 broker."""
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Held(Displayed):
     def leave(self) -> None:
         """Stop holding it; if it has no other holders, it is deleted when this returns, unless it was made permanent. A
         second call is harmless; if the first was interrupted or raised, it does the remaining steps. Raises
-        StoreUnavailable, AppendUncertain: then the stream is removed when the lease has expired, if it was not yet."""
+        StoreUnavailable, AppendUncertain: then the stream is removed when the lease expires, unless it was deleted
+        already."""
         self._holds.leave(self)
 
     def __enter__(self) -> Held:
@@ -65,13 +66,12 @@ class Held(Displayed):
 
 
 class Holds(ABC):
-    """The streams that are held for one store. Thread-safe. The renewal task, of this name, runs while anything is held."""
+    """The streams that are held for one store. Thread-safe. A task named `task` renews them while any is held."""
 
     def __init__(self, runtime: Runtime, task: str) -> None:
         self._lock = runtime.tasks.lock()
-        self._call_lock = (
-            runtime.tasks.lock()
-        )  # renews and leaves one at a time, so that nothing is renewed after `leave`
+        # One renewal or leave at a time, so that nothing is renewed after `leave`.
+        self._call_lock = runtime.tasks.lock()
         self._held: dict[str, Held] = {}
         self._closed = False
         self._loop = Periodic(runtime, task, limits.EPHEMERAL_LEASE_US / _RENEWALS_PER_LEASE / 1e6, self._renew_all)

@@ -30,7 +30,7 @@ Tree = Mapping[str, Any]
 
 _ROW: Final = "_anabranch_row"
 _KEYWORDS: Final = ("AND", "OR", "NOT", "BETWEEN", "LIKE", "ILIKE", "NULL", "TRUE", "FALSE", "CASE", "WHEN", "THEN")
-# These depend on the moment, or on the connection. As columns, since DuckDB parses them without parentheses as such.
+# These depend on the moment, or on the connection. Without parentheses DuckDB parses these as column names, so they are looked for there.
 _MOMENTS: Final = frozenset({"current_timestamp", "current_date", "current_time", "localtime", "localtimestamp"})
 _UNSTABLE: Final = """
     SELECT DISTINCT lower(function_name) FROM duckdb_functions()

@@ -73,7 +73,7 @@ async def _events(call: HttpCall, stream: DurableStream, start: int, follower: F
                     ((_, offset),) = batch.after.offsets
                     data = _data(stream.config, batch.batch.column("payload").to_pylist())
                 yield data + _control(call, offset, up_to_date=offset >= stream.tail)
-    except AnabranchError:  # the broker stops, the stream is deleted, or the caller may no longer read: it asks again
+    except AnabranchError:  # the broker stops, the stream is deleted, or the caller may no longer read: the client reconnects, and gets the error then
         return
     yield _event(b"control", msgspec.json.encode({"streamNextOffset": offset_text(offset), "streamClosed": True}))
 

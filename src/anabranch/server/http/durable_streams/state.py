@@ -14,7 +14,7 @@ from anabranch.server.http.durable_streams.forks import StreamGone, delete, has_
 from anabranch.server.http.durable_streams.offsets import offset_text
 from anabranch.server.http.front import HttpFront
 
-_TOUCH_PARTS: Final = 20  # a deadline is stored again once it moves by this part of the TTL
+_TOUCH_PARTS: Final = 20  # a deadline is stored again once it would move by 1/20 of the TTL
 
 
 class DurableStream(NamedTuple):
@@ -43,7 +43,7 @@ class DurableStream(NamedTuple):
 
 def load(front: HttpFront, name: str) -> DurableStream:
     """The stream as of now; one whose time is over is deleted. Raises StreamNotFound, and Conflict for a stream that this
-    protocol can't serve: one with columns or with several segments. Raises StreamGone for one that has only forks."""
+    protocol can't serve: one with columns or with several segments. Raises StreamGone for a deleted one that still has forks."""
     view = front.store.streams.view(name)
     info = view.info
     if is_deleted(info) and has_forks(front.store, info.id):

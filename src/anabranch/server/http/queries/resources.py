@@ -240,7 +240,7 @@ def _places(call: HttpCall, given: Any) -> Any:
 def _files(given: Any) -> dict[str, Any]:
     """Files by name, from base64."""
     if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
-        raise InvalidArgument("expected 'files' as an object: the content of each file in base64, by its name")
+        raise InvalidArgument("expected 'files' as an object of file names and their contents in base64")
     return {name: {TYPE: "bytes", "base64": content} for name, content in given.items()}
 
 
