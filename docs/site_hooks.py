@@ -86,7 +86,7 @@ _GROUPS = {
         "anabranch.spark.session.session.session as anabranch.spark.session",
         "anabranch.spark.source.frame.read as anabranch.spark.read",
         "anabranch.spark.pipelines.run.run as anabranch.spark.pipelines.run.run",
-        "anabranch.spark.pipelines.functions.calls.resource as anabranch.spark.resource",
+        "anabranch.spark.pipelines.declared_functions.calls.resource as anabranch.spark.resource",
         "anabranch.spark.transfer_jobs.carrier as anabranch.spark.transfer_jobs.carrier",
         "anabranch.export.metrics.exposition as anabranch.export.metrics.exposition",
     ),

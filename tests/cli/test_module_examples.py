@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.deployments.files import check_files
 from anabranch.runtime.tasks import ThreadTasks
-from anabranch.spark.pipelines.functions.declared import check_code
+from anabranch.spark.pipelines.declared_functions.declared import check_code
 from anabranch.spark.pipelines.plan import functions_of, plan
 from anabranch.wasm.engine import WasmEngine
 from anabranch.wasm.function import WasmTableFunction

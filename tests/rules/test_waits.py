@@ -32,7 +32,7 @@ ALLOWED = {
     "query/worker.py::_request pipe.recv": _BROKER,
     "wasm/function.py::WasmFunction._take self._changed.wait": _CONDITION + "a call takes limits.MODULE_CALL_S_MAX",
     "spark/worker_access.py::WorkerAccess.explained TaskContext.get": "not a wait: Spark's context of this task",
-    "spark/pipelines/functions/calls.py::_batch TaskContext.get": "not a wait: Spark's context of this task",
+    "spark/pipelines/declared_functions/calls.py::_batch TaskContext.get": "not a wait: Spark's context of this task",
     "spark/queries/driver.py::_serve messages.get": "the host says something, or its end ends the whole process",
     "spark/queries/driver.py::_end_with_java java.wait": "a task that has nothing to do until Spark's Java process ends",
     "spark/session/worker_server.py::_serve listener.accept": "called once a request is there",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.spark.session.session import session
 
 if TYPE_CHECKING:
-    from anabranch.spark.pipelines.functions.calls import resource
+    from anabranch.spark.pipelines.declared_functions.calls import resource
     from anabranch.spark.source.frame import read
 
 __all__ = ["read", "resource", "session"]
@@ -25,5 +25,5 @@ def __getattr__(name: str) -> Any:
     if name == "read":
         return import_module("anabranch.spark.source.frame").read
     if name == "resource":
-        return import_module("anabranch.spark.pipelines.functions.calls").resource
+        return import_module("anabranch.spark.pipelines.declared_functions.calls").resource
     raise AttributeError(f"module 'anabranch.spark' has no attribute '{name}'")

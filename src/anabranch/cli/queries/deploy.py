@@ -120,7 +120,7 @@ def _check(
         return
     from anabranch.deployments.files import check_files
     from anabranch.spark.pipelines import record
-    from anabranch.spark.pipelines.functions.declared import check_code
+    from anabranch.spark.pipelines.declared_functions.declared import check_code
 
     steps = plan(text, parameters, check_files(files))
     check_code(functions_of(steps), files)

@@ -16,8 +16,8 @@ from anabranch.errors import InvalidSql, NotFound
 from anabranch.model.columns import RESERVED
 from anabranch.sketches.bloom import AGGREGATE
 from anabranch.spark.explain import explain
-from anabranch.spark.pipelines.functions.declared import without_spark_names
-from anabranch.spark.pipelines.functions.install import handled
+from anabranch.spark.pipelines.declared_functions.declared import without_spark_names
+from anabranch.spark.pipelines.declared_functions.install import handled
 from anabranch.spark.pipelines.plan import Step
 from anabranch.spark.pipelines.shed_frame import refuse_unestimated
 from anabranch.spark.pipelines.side_outputs import HOPS, OUTPUTS_COLUMN, feedback_mask, outputs_sql

@@ -20,7 +20,7 @@ from anabranch.errors import AnabranchError, InvalidArgument, InvalidCut, Invali
 from anabranch.model.cut import Edge, StreamCut
 from anabranch.model.names import StreamName
 from anabranch.model.pointer import EventPointer
-from anabranch.spark.pipelines.functions.declared import DeclaredFunction
+from anabranch.spark.pipelines.declared_functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.record import PipelineOutput, Restart
 from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.pipelines.statement import Statement

@@ -29,8 +29,8 @@ from anabranch.spark.checkpoint_folder import CheckpointFolder
 from anabranch.spark.explain import explain
 from anabranch.spark.pipelines import record as row_of
 from anabranch.spark.pipelines.checkpoint_places import checkpoint_root, log_folder
-from anabranch.spark.pipelines.functions.declared import check_code
-from anabranch.spark.pipelines.functions.install import install
+from anabranch.spark.pipelines.declared_functions.declared import check_code
+from anabranch.spark.pipelines.declared_functions.install import install
 from anabranch.spark.pipelines.heartbeat import Heartbeat
 from anabranch.spark.pipelines.loops import refuse_loops
 from anabranch.spark.pipelines.plan import Step, functions_of, plan, replay_steps

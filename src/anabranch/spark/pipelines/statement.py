@@ -10,7 +10,7 @@ from typing import Any, Final
 from anabranch.core.shed_rule import ShedRule
 from anabranch.model.columns import APPENDED
 from anabranch.model.names import StreamName
-from anabranch.spark.pipelines.functions.declared import DeclaredFunction
+from anabranch.spark.pipelines.declared_functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.side_outputs import SideOutput
 from anabranch.spark.pipelines.windows.clauses import WindowedQuery
 from anabranch.spark.pipelines.windows.spans import StatementWindow

@@ -15,7 +15,7 @@ from anabranch.errors import NotFound
 from anabranch.model.names import StreamName
 from anabranch.runtime.ids import token
 from anabranch.spark.pipelines import record
-from anabranch.spark.pipelines.functions.install import install
+from anabranch.spark.pipelines.declared_functions.install import install
 from anabranch.spark.pipelines.plan import Step, functions_of, plan
 from anabranch.spark.pipelines.prepare import RunOptions, prepare
 from anabranch.spark.pipelines.session import session_with_log_file

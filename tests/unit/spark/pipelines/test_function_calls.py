@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import FunctionFailed
-from anabranch.spark.pipelines.functions.calls import FunctionTarget, arrow_call, batch_call, pandas_call
+from anabranch.spark.pipelines.declared_functions.calls import FunctionTarget, arrow_call, batch_call, pandas_call
 
 LARGE = (1 << 53) + 1  # no float64 holds it
 INTEGERS = pa.schema([("n", pa.int64())])

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.deployments.files import check_files
 from anabranch.errors import InvalidArgument, InvalidSql
-from anabranch.spark.pipelines.functions.declared import check_code
+from anabranch.spark.pipelines.declared_functions.declared import check_code
 from anabranch.spark.pipelines.plan import Step, functions_of, plan
 from anabranch.spark.pipelines.sql.parse import parse
 from anabranch.spark.queries.upgrade import compare, is_stateless

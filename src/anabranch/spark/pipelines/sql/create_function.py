@@ -24,7 +24,7 @@ from anabranch import limits
 from anabranch.catalog.state.query_version import QueryFile
 from anabranch.errors import InvalidSql
 from anabranch.spark.pipelines.cursor import Cursor
-from anabranch.spark.pipelines.functions.declared import SPARK_PREFIX, DeclaredFunction, Language
+from anabranch.spark.pipelines.declared_functions.declared import SPARK_PREFIX, DeclaredFunction, Language
 from anabranch.spark.pipelines.sql_tokens import word_of
 
 __all__ = ["declared_functions", "is_function"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from anabranch.model.columns import APPENDED
 from anabranch.spark.pipelines.cursor import Cursor
+from anabranch.spark.pipelines.declared_functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.estimated import Replacement, estimates
-from anabranch.spark.pipelines.functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.sql.full_joins import keys_not_null
 from anabranch.spark.pipelines.sql.options import with_options
 from anabranch.spark.pipelines.sql.outputs import OutputClauses, outputs

@@ -34,7 +34,7 @@ def parse(
 ) -> tuple[Statement, ...]:
     """Parse a file of `;`-separated CREATE STREAM statements, in file order. `parameters` are values, as text, of those
     that it declares (`anabranch.core.sql_parameters`). `files` are those with the code of its functions
-    (`anabranch.spark.pipelines.functions`).
+    (`anabranch.spark.pipelines.declared_functions`).
 
     Raises InvalidSql with the line for anything but well-formed statements, for two statements with the same target,
     for statements that feed each other in a cycle, and for more than `limits.PIPELINE_STATEMENTS_MAX`; TooLarge.

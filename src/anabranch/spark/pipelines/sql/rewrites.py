@@ -14,7 +14,7 @@ from sqlglot import Token, TokenType
 from anabranch.core.sql_parameters import NAMES, Parameter
 from anabranch.errors import InvalidSql
 from anabranch.sketches.bloom import PARTS, PARTS_MAX, expression
-from anabranch.spark.pipelines.functions.declared import DeclaredFunction
+from anabranch.spark.pipelines.declared_functions.declared import DeclaredFunction
 from anabranch.spark.pipelines.sql.create_function import is_function
 from anabranch.spark.pipelines.sql_tokens import closing, is_call, list_items, on_one_line, replaced
 from anabranch.spark.quoting import quoted

@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 from anabranch.deployments.files import kind_of_file, unpacked_wheels
 from anabranch.errors import InvalidSql
 from anabranch.spark.explain import explain
-from anabranch.spark.pipelines.functions import calls
-from anabranch.spark.pipelines.functions.declared import DeclaredFunction, wasm_signature, without_spark_names
+from anabranch.spark.pipelines.declared_functions import calls
+from anabranch.spark.pipelines.declared_functions.declared import DeclaredFunction, wasm_signature, without_spark_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
