@@ -13,9 +13,9 @@ GB = 1_000_000_000
 
 
 def test_needs_change_one_by_one() -> None:
-    needs = NeedsChange("billing", None, "1GB").of(QueryNeeds())
+    needs = NeedsChange("billing", None, "1GB").merged_into(QueryNeeds())
     assert needs == QueryNeeds("billing", limits.QUERY_CPUS, GB)
-    assert NeedsChange(cpus=2).of(needs) == QueryNeeds("billing", 2, GB)
+    assert NeedsChange(cpus=2).merged_into(needs) == QueryNeeds("billing", 2, GB)
     for group, cpus, memory in (
         ("a b", None, None),
         (None, -0.1, None),

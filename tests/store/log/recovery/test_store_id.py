@@ -59,7 +59,7 @@ def test_a_backup_into_a_place_of_another_store_is_refused(
     one, two = stores
     one.backup(tmp_path / "backup")
     before = {file: file.read_bytes() for file in (tmp_path / "backup").rglob("*") if file.is_file()}
-    with pytest.raises(InvalidArgument, match=f"another store, {one.id}.*this store is {two.id}"):
+    with pytest.raises(InvalidArgument, match=f"the backup of store {one.id} is already there.*{two.id}"):
         two.backup(tmp_path / "backup")
     assert {file: file.read_bytes() for file in (tmp_path / "backup").rglob("*") if file.is_file()} == before
     one.backup(tmp_path / "backup")
