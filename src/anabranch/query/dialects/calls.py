@@ -13,17 +13,17 @@ from sqlglot.errors import UnsupportedError
 from anabranch import limits
 
 LIKE_POSTGRESQL: Final = frozenset({"risingwave", "materialize"})
-"""Dialects in which the second of a time has a fraction, intervals have several units and plural ones, casts round a half to the
-even integer, and sums have 64 bits if the integers have up to 32."""
+"""Dialects where EXTRACT(SECOND …) has a fraction, an interval may have several units and plural names of them, a cast to an
+integer rounds half to even, and a sum of integers of up to 32 bits has 64 bits."""
 IS_TIME: Final = "anabranch_time"
-"""Marks, in `meta`, the bounds of windows: times here, and milliseconds in ksqlDB."""
+"""The key in `meta` that marks a bound of a window: a time in DuckDB and Spark, though milliseconds in ksqlDB."""
 
 
 class NotTranslated(Exception):
     """A call that has no translation; the text says what to write instead. It becomes an InvalidSql."""
 
     start = 0
-    """Where in the text of the statement."""
+    """The offset of the call in the text of the statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Conversion:
     pipeline: bool
 
     def either(self, duckdb: str, spark: str) -> str:
-        """The SQL of a pipeline or of a query."""
+        """The SQL for the target: `spark` in a pipeline, `duckdb` in a query."""
         return _not_too_long(spark if self.pipeline else duckdb)
 
     def written(self, node: exp.Expr) -> str:
-        """A part of a statement as SQL, in one line. Raises NotTranslated for what the target has not."""
+        """A part of a statement as SQL of the target, in one line. Raises NotTranslated if the target has no such SQL."""
         target = "spark" if self.pipeline else "duckdb"
         try:
             found = node.sql(target, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.RAISE)
@@ -53,13 +53,13 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall(Conversion):
-    """A call. What is made of it is SQL, in brackets where an operator is outermost."""
+    """A call. Writers return SQL for it, in brackets if the outermost part is an operator."""
 
     name: str
     arguments: list[exp.Expr]
 
     def expect(self, least: int, most: int | None = None, *, example: str) -> None:
-        """Raises NotTranslated for another number of arguments."""
+        """Raises NotTranslated unless the call has `least` to `most` arguments, or exactly `least` without a `most`."""
         if not least <= len(self.arguments) <= (most or least):
             raise NotTranslated(f"{self.name} with {len(self.arguments)} arguments is not translated; write {example}")
 
@@ -106,18 +106,19 @@ class WrittenCall(Conversion):
 
 Writer = Callable[[WrittenCall], str]
 WriterRow = tuple[str, str, Writer]
-"""Of the dialects, what writes the functions of these names, in upper case. Both are words with spaces between them."""
+"""Dialects, names of functions in upper case, and the writer for these functions in these dialects. Dialects and names are
+separated by spaces."""
 
 
 def _not_too_long(written: str) -> str:
-    """What is written of a call may hold an argument several times, and so grow with each call around it."""
+    """The SQL. Raises NotTranslated if it is too long: it may repeat an argument, and so grow with each outer call."""
     if len(written) > limits.SQL_BYTES_MAX:
         raise NotTranslated("this is nested too deeply to be translated; write a part of it as a statement of its own")
     return written
 
 
 def refused(call: WrittenCall, *, instead: str) -> str:
-    """In place of a writer, for a function that is known and differs: raises NotTranslated."""
+    """The writer for a known function that computes something else in the targets: raises NotTranslated."""
     raise NotTranslated(f"{call.name} is not translated; write {instead}")
 
 

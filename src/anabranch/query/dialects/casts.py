@@ -1,4 +1,4 @@
-"""Casts: what a fraction becomes in an integer, the digits of times, lengths of texts, and types that dialects name differently."""
+"""Casts: rounding to integers, the precision of times, lengths of texts, and types that dialects name differently."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from anabranch.query.dialects.calls import LIKE_POSTGRESQL, Conversion, NotTrans
 from anabranch.query.dialects.kinds import INTEGERS, kind_of, overwrite
 
 _CUTS_OFF: Final = frozenset({"flink", "ksqldb", "azure"})
-"""A cast to an integer cuts off the fraction. It rounds in the others, as in DuckDB; it cuts off in Spark.
-A half is rounded to the even number in DuckDB and the dialects like PostgreSQL, away from zero in the others."""
+"""Dialects where a cast to an integer truncates, as in Spark. It rounds in all others, as in DuckDB: half to even in DuckDB and
+the dialects like PostgreSQL, half away from zero in the rest."""
 _ROUNDS_TEXTS: Final = "snowflake"
-"""Where a text with a fraction becomes the nearest integer, as in DuckDB. It is cut off in Flink, and no integer elsewhere."""
+"""Where a cast of a text such as '1.5' to an integer rounds, as in DuckDB. It truncates in Flink; elsewhere
+such a text is no valid integer."""
 _SMALL_INTEGERS: Final = frozenset({exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.MEDIUMINT, exp.DType.INT})
 _INTEGERS_HAVE_64_BITS: Final = frozenset({"bigquery", "snowflake"})
-"""Where INT and SMALLINT are other names of the one type of integers. Snowflake's has 38 digits: more than 64 bits fail here."""
+"""Where INT and SMALLINT are aliases of the only integer type. Snowflake's has 38 digits; here, more than 64 bits fail."""
 _TIMESTAMPS: Final = frozenset(
     (
         *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ),
@@ -25,9 +26,9 @@ _TIMESTAMPS: Final = frozenset(
     )
 )
 _DIGITS: Final = 6
-"""The digits that a second has here in its fraction."""
+"""Fractional digits of a second in DuckDB and Spark."""
 _ROUNDED_TO: Final = {0: ("second", "500 MILLISECOND"), 3: ("millisecond", "500 MICROSECOND")}
-"""Of the digits that a cast to a time leaves: the unit, and half of it."""
+"""By the precision of a cast to a time: the unit to truncate to, and half of that unit."""
 WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 _WHOLE: Final = (exp.Floor, exp.Ceil, exp.CountIf, exp.Sign, exp.Boolean, exp.Predicate)
 
@@ -46,7 +47,7 @@ def write_cast(cast: exp.Cast, to: Conversion) -> None:
 
 
 def _check_type(kind: exp.DataType, dialect: str) -> None:
-    """Refuse types that the systems cut off, fill up or complete in other ways than DuckDB and Spark."""
+    """Refuse types that the dialects truncate, pad or default differently from DuckDB and Spark. Raises NotTranslated."""
     sizes = [each.name.lower() for each in kind.expressions]
     if kind.this is exp.DType.DECIMAL and not sizes:
         raise NotTranslated(
@@ -62,7 +63,7 @@ def _check_type(kind: exp.DataType, dialect: str) -> None:
 
 
 def _digits(cast: exp.Cast, dialect: str) -> int:
-    """How many digits a cast leaves of the fraction of a second; all that a constant text has are enough."""
+    """The fractional digits of a second that a cast keeps; all, if it keeps every digit of a constant text."""
     given = [each.name for each in cast.to.expressions]
     day = cast.to.this is exp.DType.TIME
     digits = int(given[0]) if given else 3 if dialect == "trino" else 0 if day and dialect == "flink" else _DIGITS
@@ -72,8 +73,8 @@ def _digits(cast: exp.Cast, dialect: str) -> int:
 
 
 def _check_time(cast: exp.Cast, to: Conversion) -> None:
-    """Refuse casts to times with fewer digits than here. Flink cuts the others off, Trino rounds them up from a half on; where
-    the others round a half to is not documented."""
+    """Refuse casts to times with fewer fractional digits than DuckDB and Spark keep, unless the rounding is known: Flink
+    truncates, Trino rounds half up; for all other dialects it is not documented. Raises NotTranslated."""
     kind, known = cast.to.this, to.dialect in ("flink", "trino")
     if kind in (exp.DType.ROWVERSION, exp.DType.SMALLDATETIME):
         name = "timestamp" if kind is exp.DType.ROWVERSION else "smalldatetime"
@@ -90,7 +91,7 @@ def _check_time(cast: exp.Cast, to: Conversion) -> None:
 
 
 def _time_of_digits(cast: exp.Cast, to: Conversion) -> None:
-    """A cast to a type with a precision. DuckDB's own types with one are others than those of streams."""
+    """Write a cast to a type with a precision as a truncation: DuckDB's types with a precision are not the types of streams."""
     digits = _digits(cast, to.dialect)
     cast.to.set("expressions", [])
     if digits != _DIGITS:
@@ -100,7 +101,7 @@ def _time_of_digits(cast: exp.Cast, to: Conversion) -> None:
 
 
 def _type_of_dialect(to: exp.DataType, dialect: str) -> None:
-    """The type that a dialect means by a name that others have for a smaller one."""
+    """Replace the type by the target's for what the dialect means by this name."""
     if to.this in _SMALL_INTEGERS and dialect in _INTEGERS_HAVE_64_BITS:
         to.set("this", exp.DType.BIGINT)
     elif to.this is exp.DType.FLOAT and dialect in ("azure", "snowflake"):
@@ -112,7 +113,7 @@ def _type_of_dialect(to: exp.DataType, dialect: str) -> None:
 
 
 def _is_whole(node: exp.Expr, dialect: str) -> bool:
-    """Whether it surely has no fraction."""
+    """Whether the value is known to have no fraction."""
     match node:
         case exp.Paren() | exp.Neg():
             return _is_whole(node.this, dialect)
@@ -126,7 +127,7 @@ def _is_whole(node: exp.Expr, dialect: str) -> bool:
 
 
 def _of_text(value: str, to: Conversion, *, safe: bool) -> str | None:
-    """What to cast instead of a text, which may have a fraction; None if it is cast as the dialect does."""
+    """The SQL to cast in place of a text that may have a fraction; None if the target casts the text as the dialect does."""
     text = f"CAST({value} AS {to.either('VARCHAR', 'STRING')})"
     if to.dialect == _ROUNDS_TEXTS:  # as DuckDB does; Spark's cast takes no fractions
         return f"round({'TRY_CAST' if safe else 'CAST'}({text} AS DECIMAL(38, 18)))" if to.pipeline else None
@@ -134,14 +135,14 @@ def _of_text(value: str, to: Conversion, *, safe: bool) -> str | None:
         text = f"regexp_replace({text}, '^( *[+-]?[0-9]+)[.][0-9]* *$', '{to.either(chr(92) + '1', '$1')}')"
     if to.pipeline:
         return text if to.dialect == "flink" else None
-    # DuckDB's cast rounds a text with a fraction: one that is no integer becomes one that no cast takes.
+    # DuckDB's cast would round a text with a fraction: such a text is changed so that the cast fails.
     is_whole = f"regexp_full_match({text}, ' *[+-]?[0-9]+ *')"
     return f"CASE WHEN {is_whole} THEN {text} ELSE {text} || ' is no whole number' END"
 
 
 def _round_as(cast: exp.Cast, to: Conversion) -> None:
-    """A cast of a number with a fraction, for which the dialect's rule and that of DuckDB or Spark differ. What the type is
-    is known when the query runs only."""
+    """Rewrite a cast to an integer where the dialect and the target round differently. The type of the value is known only
+    when the query runs, so the SQL branches on it."""
     value = to.written(cast.this)
     kept = cast.copy()
     kept.set("this", exp.Var(this=value))

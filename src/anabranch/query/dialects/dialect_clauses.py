@@ -11,7 +11,7 @@ from anabranch.query.dialects.windows import ABBREVIATED_UNITS, UNITS_US, WINDOW
 SESSION_CALL: Final = "SESSIO_"
 """Stands for SESSION before a bracket, because SESSION is a keyword to the parser of Flink's SQL."""
 ROWS_INSTEAD: Final = "write a statement in the store's own SQL, with explode(…) in a pipeline or unnest(…) in a query"
-"""In place of a function of which the rows are joined."""
+"""The advice in messages about a function that returns a table."""
 _NEAREST: Final = "use TUMBLE, HOP or SESSION"
 
 
@@ -85,7 +85,7 @@ def _head(text: StatementText, found: Found) -> None:
         raise text.error(
             "a table without AS SELECT … is not supported; create a stream for it: anabranch stream create", at
         )
-    at = begin  # what is between, such as WITH (…) and TARGET_LAG = …, is of the other system
+    at = begin  # clauses before AS, such as WITH (…) and TARGET_LAG = …, are settings of the other system
     text.blank(0, at)
 
 
@@ -131,7 +131,7 @@ def _flink(text: StatementText, found: Found, _time: str | None) -> None:
 
 
 def _no_window(text: StatementText, at: int) -> str:
-    """What to say of `TABLE(f(x))` at an index, which is none of the windows."""
+    """The message for `TABLE(f(x))` at an index, where `f` is not a supported window."""
     name = text.tokens[at + 2].text
     if name.upper() == "CUMULATE":
         return f"windows of {name} are not supported; {_NEAREST}"

@@ -1,6 +1,6 @@
-"""The functions that are translated. sqlglot knows many more; these are tested to mean the same in DuckDB and in Spark.
+"""The functions that are translated. sqlglot knows many more; these are tested to give the same results in DuckDB and Spark.
 
-`FUNCTIONS` has those that sqlglot writes for both; `CALLS`, in `written_calls`, those that are written here, by dialect."""
+`FUNCTIONS` lists those that sqlglot writes for both; `CALLS`, in `written_calls`, those with a writer of ours, by dialect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PARTS: Final[dict[type[exp.Expr], str]] = {
 
 
 def unsupported(tree: exp.Expr, text: str, dialect: str, *, pipeline: bool) -> tuple[exp.Expr, str] | None:
-    """The first part that is not translated, and what to say of it; None if there is none. `text` is what was parsed."""
+    """The first part that is not translated, with the message for it; None if all are. `text` is the text that was parsed."""
     for node in tree.walk():
         if isinstance(node, exp.Lateral) and not isinstance(node.this, exp.Query):
             return node, f"a function as a table is not translated; {ROWS_INSTEAD}"
@@ -77,7 +77,7 @@ def unsupported(tree: exp.Expr, text: str, dialect: str, *, pipeline: bool) -> t
 
 
 def _written(node: exp.Expr, text: str) -> str:
-    """The function's name in the statement, which may be another than the parser's."""
+    """The function's name as the statement has it; the parser may use another."""
     if isinstance(node, exp.Anonymous) or "start" not in node.meta:
         return _parsed_name(node)
     return text[node.meta["start"] : node.meta["end"] + 1].lower()

@@ -1,5 +1,5 @@
-"""Functions of JSON in texts: the value at a constant path of members and indexes. Null where there is none, and of what is no
-JSON. The text of a number with a fraction is that of a DOUBLE, in the way of the engine."""
+"""Functions of JSON in texts: the value at a constant path of members and indexes; null if the path has no value or the text is
+no valid JSON. A number with a fraction is returned as the engine writes a DOUBLE."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def _value(call: WrittenCall) -> tuple[str, str]:
 
 
 def _scalar(call: WrittenCall) -> str:
-    """The text, the number or the truth value at a path, as a text; null for an object, an array and a null."""
+    """The string, number or boolean at a path, as a text; null for an object, an array or a null."""
     text, path = _value(call)
     kind = f"schema_of_variant(variant_get(try_parse_json({text}), {path}))"
     return call.either(
         f"(json_value({text}, {path}) ->> '$')",
-        # Without its kind an object would be returned as a text, and so would a null in an array.
+        # Without the check of its type, an object or a null in an array would be returned as a text.
         f"CASE WHEN {kind} NOT RLIKE '^(ARRAY|OBJECT|VOID)' THEN get_json_object({text}, {path}) END",
     )
 
 
 def _any(call: WrittenCall) -> str:
-    """What is at a path, as a text: that of its JSON, also 'null', if it is no text itself."""
+    """The value at a path, as a text: a string without quotes, any other value (also null) as its JSON."""
     text, path = _value(call)
     parsed = f"try_parse_json({text})"
     return call.either(

@@ -1,4 +1,4 @@
-"""What surely is the type of an expression. The types of columns are not known when a statement is translated."""
+"""The type of an expression, where it can be inferred. Types of columns are not known when a statement is translated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final, Literal
 from sqlglot import exp
 
 Kind = Literal["text", "int32", "int64", "decimal", "double"]
-"""`int32` are integers of up to 32 bits. A `decimal` may also be a double, where a part of it is unknown."""
+"""`int32` is an integer of up to 32 bits. A `decimal` may be a double if the type of one of its operands is unknown."""
 KIND: Final = "anabranch_kind"
-"""Marks, in `meta`, the kind of what a call was replaced by."""
+"""The key in `meta` for the kind of the SQL that replaced a call."""
 _UP_TO_32_BITS: Final = exp.DataType.SIGNED_INTEGER_TYPES - {exp.DType.BIGINT, exp.DType.INT128, exp.DType.INT256}
 _DOUBLES: Final = (exp.Avg, exp.Sqrt, exp.Exp, exp.Ln, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance)
 _FRACTIONS: Final[tuple[Kind, ...]] = ("double", "decimal")
@@ -68,7 +68,7 @@ def _kind_of_type(kind: exp.DType) -> Kind | None:
 
 
 def _common(parts: Iterable[exp.Expr | None]) -> Kind | None:
-    """The kind of a value that is one of these, or is computed of them. A fraction makes it one, whatever the others are."""
+    """The kind of a value that is one of these or computed from them: double or decimal if one of them is."""
     kinds = {kind_of(each) for each in parts if each is not None and not isinstance(each, exp.Null)}
     if len(kinds) == 1:
         return kinds.pop()
@@ -83,7 +83,7 @@ def _fraction(kind: Kind | None) -> Kind | None:
 
 
 def overwrite(node: exp.Expr, sql: str) -> exp.Var:
-    """Replace a part of a statement by SQL of the target. Its kind stays known."""
+    """Replace a part of a statement by SQL of the target, which keeps the kind of the part."""
     written = exp.Var(this=sql)
     written.meta[KIND] = kind_of(node)
     node.replace(written)

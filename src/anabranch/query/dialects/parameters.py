@@ -35,12 +35,12 @@ def marked(text: StatementText) -> str:
 
 
 def unmarked(text: str) -> str:
-    """A part of the text as it was written."""
+    """The text with `?` again in place of each such name."""
     return _MARK.sub("?", text)
 
 
 def number_parameters(text: StatementText, tree: exp.Expr) -> None:
-    """Make parameters of the names that stand for them. Raises InvalidSql for a `?` where there can be none."""
+    """Replace the names that stand for parameters by `$1`, `$2` …. Raises InvalidSql for a `?` in place of a name."""
     tokens = [each for each in text.tokens if each.token_type is TokenType.PLACEHOLDER and each.text == "?"]
     if not tokens:
         return

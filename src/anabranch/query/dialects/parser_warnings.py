@@ -1,4 +1,4 @@
-"""What sqlglot logs about a statement that it is not sure of. It is a reason to refuse the statement, not for the terminal."""
+"""Collects the warnings that sqlglot logs about a statement: a statement with one is refused, and the warning is not logged."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 
 __all__ = ["collected_warnings"]
 
-_ELSEWHERE: Final[list[str]] = []  # of code that collects nothing
+_ELSEWHERE: Final[list[str]] = []  # the default outside of collected_warnings()
 _COLLECTED: Final[ContextVar[list[str]]] = ContextVar("anabranch_sqlglot_warnings")
 
 
 @contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """What sqlglot logs in this block, by this thread. It is not logged elsewhere."""
+    """The messages that sqlglot logs in this block, by this thread; they are not written to the log."""
     found: list[str] = []
     outer = _COLLECTED.set(found)
     try:

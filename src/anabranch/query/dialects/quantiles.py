@@ -1,4 +1,4 @@
-"""Quantiles. Those that systems name approximate are so here as well; the others are exact."""
+"""Quantiles. Functions that are approximate in the dialect are approximate here too; all others are exact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.query.dialects.calls import NotTranslated, WriterRow, WrittenCall
 
 
 def _share(call: WrittenCall, at: int) -> str:
-    """The constant between 0 and 1."""
+    """The constant from 0 to 1, both inclusive. Raises NotTranslated for anything else."""
     node = call.arguments[at]
     if not isinstance(node, exp.Literal) or node.is_string or not 0 <= float(node.name) <= 1:
         raise NotTranslated(f"{call.name} needs a constant from 0 to 1")
@@ -61,7 +61,7 @@ def is_aggregate_over(node: exp.Window, dialect: str) -> bool:
 
 
 def arguments_around(node: exp.AnonymousAggFunc, dialect: str) -> tuple[exp.Expr, list[exp.Expr]] | None:
-    """The expression that a quantile is the first part of, with all arguments; None if it stands alone."""
+    """The expression around a quantile that holds its other arguments, with all arguments; None if there is none."""
     parent = node.parent
     if isinstance(parent, exp.WithinGroup):
         return parent, [*node.expressions, _ordered(node, parent.expression)]
@@ -71,7 +71,7 @@ def arguments_around(node: exp.AnonymousAggFunc, dialect: str) -> tuple[exp.Expr
         return parent, [*node.expressions, _ordered(node, parent.args.get("order"))]
     if isinstance(parent, exp.Bracket) and node.name.upper() == "APPROX_QUANTILES":
         if len(parent.expressions) != 1 or parent.args.get("offset") != 0:
-            raise NotTranslated(f"write one place, counted from 0: {node.name}(x, 100)[OFFSET(95)]")
+            raise NotTranslated(f"write one offset, counted from 0: {node.name}(x, 100)[OFFSET(95)]")
         return parent, [*node.expressions, *parent.expressions]
     return None
 

@@ -1,4 +1,4 @@
-"""Which dialect of sqlglot reads each dialect. Flink's and ksqlDB's, which sqlglot does not know, are made of Spark's.
+"""The sqlglot dialect that parses each dialect. Flink's and ksqlDB's, which sqlglot does not have, derive from Spark's.
 
 A function of the table `CALLS` is read as it is written, and not as sqlglot understands it."""
 
@@ -22,7 +22,7 @@ with optional("a translation of SQL", "query"):
 
 
 class FlinkTokenizer(Spark.Tokenizer):
-    """A quote in a text is written twice, and a backslash is a backslash."""
+    """In a string literal a quote is doubled, and a backslash does not escape."""
 
     QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
     STRING_ESCAPES: ClassVar[list[str]] = ["'"]
@@ -37,10 +37,10 @@ class KsqldbTokenizer(FlinkTokenizer):
 
 
 class KsqldbParser(SparkParser):
-    """A text keeps its length, which Spark's parser drops from a cast."""
+    """Keeps the length of a text type, as in VARCHAR(3), which Spark's parser drops from a cast."""
 
     def _parse_types(self, *arguments: Any, **options: Any) -> exp.Expr | None:
-        # Not super(): what is between drops the length.
+        # Not super(): the parsers between this class and Parser drop the length.
         return Parser._parse_types(self, *arguments, **options)
 
 
@@ -78,7 +78,7 @@ def _as_written(name: str, arguments: list[exp.Expr], *, aggregates: bool) -> ex
 
 
 def _reader(dialect: str, base: type[Dialect]) -> type[Dialect]:
-    """The dialect, in which the functions of the table are read as they are written."""
+    """The sqlglot dialect, changed so that functions in `CALLS` are not parsed into sqlglot's own expressions."""
     parser: Any = base.parser_class
     names = CALLS[dialect].keys() - _PARSED_AS_SYNTAX
     aggregates = by_dialect(QUANTILES).get(dialect, {})

@@ -1,6 +1,6 @@
-"""Regular expressions, read strictly: what Java's, RE2's and a dialect's own understand alike is written for both targets.
+"""Regular expressions, parsed strictly: only syntax that Java, RE2 and the dialect interpret alike is translated.
 
-Look-around, references, possessive quantifiers, flags, words' bounds and named classes are refused."""
+Look-around, back-references, possessive quantifiers, flags, word boundaries and named classes are refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _BREAKS: Final = r"\n\r\x{85}\x{2028}\x{2029}"
 _JAVA_END: Final = rf"(?:\r\n|[{_BREAKS}])?\z"
 _JONI_END: Final = r"\n?\z"
 _WITH_RETURN: Final = re.compile(r"\[\^|\\[rsDW]|\r|\[(?:[^\]\\]|\\.)*[\0-\r]-")
-"""Parts that can be a carriage return: of classes those that exclude, have spaces, or begin a range below it."""
+"""Parts that can match a carriage return: the character itself, and classes that are negated, contain white space or have a
+range that starts at or below it."""
 _QUANTIFIER: Final = re.compile(r"[*+?]|\{([0-9]{1,4})(?:(,)([0-9]{1,4})?)?\}")
 _JAVA: Final = frozenset({"flink", "ksqldb"})
 _RUST: Final = frozenset({"risingwave", "materialize"})
-"""Where `\\<` and `\\>` are the bounds of words, and `~~` in a class is what one of two has."""
+"""Where `\\<` and `\\>` are word boundaries, and `~~` in a class is the symmetric difference."""
 _UNICODE_CLASSES: Final = frozenset({"trino", *_RUST})
 _CLASSES: Final = {"d": "0-9", "w": "0-9A-Za-z_"}
 _SPACES: Final = {"java": r" \t\n\x0B\f\r", "re2": r" \t\n\f\r"}
@@ -36,17 +37,18 @@ class Pattern:
     text: str = ""
     groups: int = 0
     optional: set[int] = field(default_factory=set)
-    """The groups that can be left out by a text that is like the pattern."""
+    """The groups that may take no part in a match."""
     empty: bool = False
-    """Whether an empty text is like it."""
+    """Whether the pattern matches an empty text."""
     ends: str = ""
-    """What stands for `$`: it includes a last line break where the dialect's does."""
+    """The translation of `$`: it also matches before a final line break if the dialect's does."""
     takes_returns: bool = False
-    """Whether a part of it can be a carriage return. Java's `$` is not between one and a line feed, which RE2 can't tell."""
+    """Whether a part of the pattern can match a carriage return. Java's `$` does not match between `\\r` and `\\n`,
+    which RE2 can't express."""
 
     def written(self, *, group: int | None = None, replaces: bool = False) -> str:
-        """The pattern for both targets. Raises NotTranslated if what is asked of it may differ: the text of this group, or
-        replacing all that is like it."""
+        """The pattern for both targets. Raises NotTranslated if the targets may differ in the text of this `group`, or, with
+        `replaces`, in the matches to replace."""
         if group in self.optional:
             raise NotTranslated(
                 f"group {group} of this pattern can be left out; write a pattern in which it always has a text"
@@ -59,7 +61,7 @@ class Pattern:
 
 
 def read_pattern(text: str, dialect: str) -> Pattern:
-    """Read a pattern of a dialect. Raises NotTranslated, with what is not translated."""
+    """Parse a pattern of a dialect. Raises NotTranslated, which names the part that is not translated."""
     if len(text) > _LENGTH_MAX:
         raise NotTranslated(f"a pattern of more than {_LENGTH_MAX:,} characters is not translated")
     return _Reader(text, dialect).read()

@@ -1,4 +1,4 @@
-"""What the systems write alike and compute differently: division, parts of times, intervals, sums, nulls, LIKE, elements of
+"""Syntax that the systems share but compute differently: division, parts of times, intervals, sums, nulls, LIKE, elements of
 arrays. Casts and substrings have modules of their own.
 
 A part that can be written so that its result stays the same is rewritten, any other is refused."""
@@ -20,35 +20,35 @@ from anabranch.query.dialects.written_calls import CALL_KINDS, write_call
 
 _DIVIDES_INTEGERS: Final = frozenset({"flink", "ksqldb", "azure", "trino", "risingwave", "materialize"})
 _DIVIDES_DECIMALS: Final = "trino"
-"""Where a quotient of decimals, which numbers with a point are, has no more digits than they have: 10 / 3.0 is 3.3."""
+"""Where a quotient of decimals (numbers with a point) has no more digits than its operands: 10 / 3.0 is 3.3."""
 _FAILS_BY_ZERO: Final = frozenset({"azure", "bigquery", "snowflake", "risingwave", "materialize"})
 """Where a division by zero is an error for all numbers, as in Spark. It is infinite in DuckDB."""
 _PARTS_OF_TIMES: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute", "doy", "dayofyear"})
 _NULL_IF_ANY_IS: Final = frozenset({"flink", "snowflake", "bigquery", "trino"})
-"""Where GREATEST and LEAST of a null are null. They leave it out in the others, in DuckDB and in Spark."""
+"""Where GREATEST and LEAST are null if any argument is. In all other dialects, DuckDB and Spark they ignore nulls."""
 _CONCATENATES_NULLS: Final = "ksqldb"
 """Where CONCAT takes a null for an empty text, as the parser knows of PostgreSQL and Azure."""
 _TRUNCATED_TO: Final = frozenset({"year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond"})
 _ADDS_TEXTS: Final = frozenset({"azure", "ksqldb"})
-"""Where + is || of texts."""
+"""Where + concatenates texts."""
 _SUMS_64_BITS: Final = frozenset({"flink", "ksqldb", "azure", "bigquery", "trino"})
-"""Where a sum of integers is one of 64 bits. All are decimals in Snowflake, and others than of 32 bits in the dialects like
-PostgreSQL."""
+"""Where a sum of integers has 64 bits. In Snowflake every sum is a decimal; in the dialects like PostgreSQL, only a sum of
+integers wider than 32 bits is."""
 _ESCAPES: Final = frozenset({"bigquery", "risingwave", "materialize"})
 """Where a backslash in a pattern escapes what follows, as in Spark. It is a plain character in the others, as in DuckDB."""
 _LIKE_UNDOCUMENTED: Final = "ksqldb"
 _FROM_0: Final = frozenset({"bigquery", "snowflake"})
-_FAILS_BEHIND_THE_END: Final = frozenset({"bigquery", "trino"})
-"""Where an index behind the end is an error. It is null in the others."""
+_FAILS_BEYOND_THE_END: Final = frozenset({"bigquery", "trino"})
+"""Where an index beyond the end is an error. In all other dialects the element is null."""
 _FROM_END: Final = "ksqldb"
 """Where negative indexes count from the end."""
 
 
 def rewrite(tree: exp.Expr, to: Conversion) -> None:
-    """Write the parts so that they have the dialect's result. Raises NotTranslated, with its place, for the first part that
-    would have another."""
+    """Rewrite the parts so that the target computes the dialect's results. Raises NotTranslated, with its offset, for the first
+    part for which that is not possible."""
     first: NotTranslated | None = None
-    refused: set[int] = set()  # and what is around it
+    refused: set[int] = set()  # ids of the refused nodes' ancestors
     found = [(each, start_of(each)) for each in tree.walk() if type(each) in _WRITERS]
     for node, start in reversed(found):  # the inner ones first
         if id(node) in refused:
@@ -105,7 +105,7 @@ def _write_ceil(node: exp.Ceil, _to: Conversion) -> None:
 
 
 def _write_interval(node: exp.Interval, to: Conversion) -> None:
-    """DuckDB and Spark read alike: a whole number of one unit. DuckDB also reads several, as PostgreSQL does."""
+    """Write an interval as a whole number of one unit, which DuckDB and Spark both read. DuckDB reads several units too."""
     negative = isinstance(node.this, exp.Neg)
     number = node.this.this if negative else node.this
     whole = number is not None and number.is_string and bool(WHOLE_NUMBER.fullmatch(number.name))
@@ -151,7 +151,7 @@ def _write_division(node: exp.Div, to: Conversion) -> None:
 
 
 def _write_sum(node: exp.Sum, to: Conversion) -> None:
-    """A sum of what surely are integers has 128 bits in DuckDB: write one of 64 bits, with its FILTER and its OVER."""
+    """Cast a sum of integers, with its FILTER and OVER, to 64 bits: DuckDB's has 128."""
     kind = kind_of(node.this.expressions[0] if isinstance(node.this, exp.Distinct) else node.this)
     has_64_bits = to.dialect in _SUMS_64_BITS or (to.dialect in LIKE_POSTGRESQL and kind == "int32")
     if to.pipeline or kind not in INTEGERS or not has_64_bits:
@@ -204,15 +204,15 @@ def _write_concatenation(node: exp.Concat, to: Conversion) -> None:
 
 
 def _as_text(node: exp.Expr, to: Conversion) -> exp.Expr:
-    """A part that is written several times. As a text its length is limited, however deep such parts are nested."""
+    """A part that is repeated in the result, as SQL text: the length of that is limited, however deep such parts are nested."""
     if isinstance(node, exp.Column | exp.Literal | exp.Var):
         return node
     return overwrite(node, f"({to.written(node)})")
 
 
 def _write_like(node: exp.Like | exp.ILike, to: Conversion) -> None:
-    """Write a backslash so that it escapes, or does not, as in the dialect. Raises NotTranslated for patterns that may match
-    other texts there."""
+    """Rewrite LIKE so that a backslash escapes only if it does in the dialect. Raises NotTranslated for patterns that may match
+    other texts in the dialect."""
     pattern, has_escape = node.args["expression"], isinstance(node.parent, exp.Escape)
     if to.dialect == "azure" and (not pattern.is_string or "[" in pattern.name):
         raise NotTranslated("LIKE with [ ] or without a constant pattern is not translated; use % and _")
@@ -247,7 +247,7 @@ def _write_element(node: exp.Bracket, to: Conversion) -> None:
     first = int(offset) if offset is not None else 0 if to.dialect in _FROM_0 else 1
     if index is not None and index < first and not (to.dialect == _FROM_END and index < 0):
         raise NotTranslated(f"an element before the first is not translated; indexes count from {first}")
-    if to.dialect == "snowflake" and index is None:  # which may also be a key
+    if to.dialect == "snowflake" and index is None:  # it may also be the key of a map
         raise NotTranslated("an element at a computed index is not translated; write a constant")
     written = str(index + (1 - first)) if index is not None and index >= 0 else to.written(at)
     if index is None and first == 0:
@@ -255,7 +255,7 @@ def _write_element(node: exp.Bracket, to: Conversion) -> None:
     array = to.written(node.this)
     if not isinstance(node.this, exp.Column | exp.Var | exp.Dot | exp.Bracket | exp.Func):
         array = f"({array})"
-    fails = to.dialect in _FAILS_BEHIND_THE_END and not node.args.get("safe")
+    fails = to.dialect in _FAILS_BEYOND_THE_END and not node.args.get("safe")
     spark = f"{'element_at' if fails else 'try_element_at'}({array}, {written})"
     overwrite(node, spark if to.pipeline else f"{array}[{written}]")
 

@@ -28,9 +28,9 @@ class Found:
     event_time: str | None = None
     """The column that a `window_end` without a window stands for."""
     groups: bool = True
-    """Whether GROUP BY names the window's bounds, as it does but in ksqlDB."""
+    """Whether GROUP BY must name the window's bounds: in all dialects except ksqlDB."""
     partition: list[str] | None = None
-    """The columns of which each value has its own sessions, if the window says so."""
+    """The columns of PARTITION BY in a session window: each combination of their values has its own sessions."""
 
 
 class StatementText:

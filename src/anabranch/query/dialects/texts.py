@@ -1,4 +1,4 @@
-"""Functions of texts: places, padding, parts, and patterns. Places count from 1, in code points."""
+"""Functions of texts: positions, padding, parts, and patterns. Positions count from 1, in code points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRIMMED: Final = {
     "risingwave": _UNICODE,
     "trino": _ASCII_SPACES + "\x1c\x1d\x1e\x1f" + _SEPARATORS,
 }
-"""What TRIM without characters removes: spaces in the other dialects."""
+"""The characters that TRIM removes if none are named; in all other dialects only spaces."""
 
 
 def write_trim(node: exp.Trim, to: Conversion) -> None:
@@ -37,11 +37,11 @@ def write_trim(node: exp.Trim, to: Conversion) -> None:
     overwrite(node, call.either(f"{name}({text}, {characters})", f"trim({side} {characters} FROM {text})"))
 
 
-# Places
+# Positions
 
 
 def _position(call: WrittenCall, *, text: int, constant: bool = False) -> str:
-    """The place of a text in another; `text` is the argument to look in."""
+    """The position of a text in another; `text` is the index of the argument to search in."""
     call.expect(2, example=f"{call.name} of two texts")
     wanted = 1 - text
     if constant and not call.text(wanted, what="a text to look for"):
@@ -49,7 +49,7 @@ def _position(call: WrittenCall, *, text: int, constant: bool = False) -> str:
     return call.either(f"strpos({call.sql(text)}, {call.sql(wanted)})", f"instr({call.sql(text)}, {call.sql(wanted)})")
 
 
-# Padding, repeating, turning round
+# Padding, repeating, reversing
 
 
 def _pad(call: WrittenCall, *, fill: bool) -> str:
@@ -77,14 +77,15 @@ def _reverse(call: WrittenCall) -> str:
 
 
 def _split_part(call: WrittenCall) -> str:
-    """The part of a number from 1 on; an empty text behind the last."""
+    """The nth part, counted from 1; an empty text beyond the last."""
     call.expect(3, example=f"{call.name}(x, ',', 1)")
     separator, number = _separator(call), call.constant(2, least=1, most=_PARTS_MAX, what="a number")
     return f"split_part({call.sql(0)}, {call.quoted(separator)}, {number})"
 
 
 def _split_part_or_null(call: WrittenCall, *, first: int, of_empty: bool) -> str:
-    """The part of a number from `first` on; null behind the last, and `of_empty` whether an empty text has a part."""
+    """The nth part, counted from `first`; null beyond the last. `of_empty`: whether an empty text has one
+    (empty) part."""
     call.expect(3, example=f"{call.name}(x, ',', {first})")
     separator = _separator(call)
     number = call.constant(2, least=first, most=_PARTS_MAX, what="a number") + 1 - first
@@ -113,7 +114,7 @@ def _pattern(call: WrittenCall, at: int, *, group: int | None = None, replaces: 
 
 
 def _matches(call: WrittenCall) -> str:
-    """Whether a part of the text is like the pattern."""
+    """Whether the pattern matches a part of the text."""
     call.expect(2, example=f"{call.name}(x, 'pattern')")
     return _matched(call, call.sql(0), _pattern(call, 1)[1])
 
@@ -123,7 +124,7 @@ def _matched(call: WrittenCall, text: str, written: str) -> str:
 
 
 def _extract(call: WrittenCall, *, text: int, group: int | None) -> str:
-    """The text of a group; null if nothing is like the pattern. Without a `group` it is the only one, or all."""
+    """The text of a group; null if the pattern does not match. Without a `group`: the only one, else the match."""
     call.expect(2, 3 if group is not None else 2, example=f"{call.name} of a text and a pattern")
     pattern = 1 - text
     if len(call.arguments) > 2:
@@ -140,7 +141,7 @@ def _extract(call: WrittenCall, *, text: int, group: int | None) -> str:
 
 
 def _replace(call: WrittenCall, *, least: int) -> str:
-    """Every part that is like the pattern, replaced by a constant text."""
+    """Replaces every match of the pattern by a constant text."""
     call.expect(least, 3, example=f"{call.name}(x, 'pattern', 'text')")
     new = call.text(2, what="a replacement") if len(call.arguments) > 2 else ""
     if "\\" in new or "$" in new:

@@ -1,6 +1,7 @@
-"""Formats of times: what a dialect's letters become in those of DuckDB's `strftime` and of Spark's `date_format`.
+"""Formats of times: translates a dialect's format into those of DuckDB's `strftime` and Spark's `date_format`.
 
-Only letters of which every system makes the same digits: years of four, months, days, hours of 24, minutes, seconds, milliseconds."""
+Only the parts that every system writes alike: years of four digits, months, days, hours from 0 to 23, minutes, seconds and
+milliseconds."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def pattern(format_: str, function: str, dialect: str, *, spark: bool) -> str:
                 f"the format '{format_[at : at + 4]}' of {function} is not translated; use "
                 f"{', '.join(letters)}, and signs between them"
             )
-        if written and not part[0] and not written[-1][0]:  # one text: quotes side by side would be a quote
+        if written and not part[0] and not written[-1][0]:  # joins adjacent texts: '' between them would mean a quote
             part = "", written.pop()[1] + part[1]
         written.append(part)
         at = found.end()
@@ -51,7 +52,7 @@ def pattern(format_: str, function: str, dialect: str, *, spark: bool) -> str:
 
 
 def _part(found: re.Match[str], letters: dict[str, str]) -> tuple[str, str] | None:
-    """The parts of a time, or else a text; None for a letter that is not known."""
+    """The names of the parts of a time, and a literal text; one of them is empty. None for an unknown letter."""
     text = found.group()
     if text in letters:
         return letters[text], ""

@@ -1,7 +1,7 @@
-"""Functions of times: sums, differences, times of and in epochs, and texts.
+"""Functions of times: sums, differences, conversions from and to epochs, and texts.
 
-A difference is of whole units or counts the boundaries crossed, as the system does. Whole months and years are refused: the systems
-do not agree when a month from the 31st on is over. A date becomes the time of its midnight."""
+A difference counts elapsed whole units or the boundaries crossed, as in the dialect. Differences in whole months and years are
+refused: the systems disagree on when a month that starts on the 31st ends. A date becomes the time of its midnight."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAMES: Final = {
     dialect: {short: words.split()[0] for words in text.split(",") for short in words.split()}
     for dialect, text in _SHORT.items()
 }
-"""The units by what a dialect calls them; the others have no short names."""
+"""For each dialect with names of its own for units: the unit by name."""
 _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?Z?)?)?")
 
 
@@ -65,7 +65,7 @@ def _time(call: WrittenCall, at: int) -> str:
 
 
 def _sum(call: WrittenCall, unit: str, number: int, time: int, *, minus: bool = False) -> str:
-    """The time of one argument, and the number of units of another."""
+    """The sum of a time and a number of units; `time` and `number` are the indexes of their arguments."""
     sign = "-" if minus else ""
     known, base = call.whole(number), _time(call, time)
     if known is not None:
@@ -83,7 +83,7 @@ def _sum(call: WrittenCall, unit: str, number: int, time: int, *, minus: bool = 
 
 
 def _amount(unit: str, count: str) -> str:
-    """An interval in DuckDB. Its types keep a fraction from being a count: the query is refused."""
+    """An interval in DuckDB. A `count` with a fraction makes the query fail: these functions take integers only."""
     if unit in _US:
         return f"to_microseconds({count} * CAST({_US[unit]} AS BIGINT))"
     if unit in _MONTHS:
@@ -105,7 +105,7 @@ def _add_interval(call: WrittenCall, *, allowed: frozenset[str], minus: bool = F
     if not isinstance(interval, exp.Interval) or interval.this is None or not isinstance(interval.unit, exp.Var):
         raise NotTranslated(f"this interval is not translated; write {example}")
     number = interval.this
-    if number.is_string:  # as the parser has it of a number too
+    if number.is_string:  # the parser makes a string of a number too
         number = exp.Literal.number(number.name)
     parts = replace(call, arguments=[interval.unit, number, call.arguments[0]])
     return _sum(parts, _unit(parts, 0, allowed), 1, 2, minus=minus)
@@ -115,7 +115,7 @@ def _add_interval(call: WrittenCall, *, allowed: frozenset[str], minus: bool = F
 
 
 def _whole_units(call: WrittenCall, unit: str, start: str, end: str, *, of_milliseconds: bool) -> str:
-    if of_milliseconds:  # what is smaller is cut off before
+    if of_milliseconds:  # truncate both times to milliseconds first
         start, end = (_truncated(call, "millisecond", each) for each in (start, end))
     return call.either(f"date_sub('{unit}', {start}, {end})", f"timestampdiff({unit.upper()}, {start}, {end})")
 
@@ -154,7 +154,7 @@ def _boundaries(call: WrittenCall) -> str:
 
 
 def _of_epoch(call: WrittenCall, *, us: int) -> str:
-    """The time of a whole number of units of so many µs."""
+    """The time that is a whole number of units after 1970; a unit is `us` long, in µs."""
     call.expect(1, example=f"{call.name}(n)")
     if IS_TIME in call.arguments[0].meta:
         return call.sql(0)
@@ -194,7 +194,7 @@ def write_seconds_since_1970(node: exp.Extract, to: Conversion) -> None:
 
 
 def _of_epoch_of_scale(call: WrittenCall, *, scales: dict[int, int]) -> str:
-    """`TO_TIMESTAMP(n, 3)`: a scale of 3 is of milliseconds."""
+    """`TO_TIMESTAMP(n, 3)`: with a scale of 3, n is in milliseconds."""
     call.expect(2, example=f"{call.name}(n, 3), where 3 is of milliseconds and 0 of seconds")
     scale = call.whole(1)
     if scale not in scales:
@@ -206,7 +206,7 @@ def _of_epoch_of_scale(call: WrittenCall, *, scales: dict[int, int]) -> str:
 
 
 def _unix_timestamp(call: WrittenCall) -> str:
-    """Milliseconds in ksqlDB."""
+    """`UNIX_TIMESTAMP(t)`, which is in milliseconds in ksqlDB."""
     if not call.arguments:
         raise NotTranslated(f"{call.name}() without a time is not translated; pass one")
     return _in_epoch(call, us=1_000)
@@ -256,14 +256,14 @@ def _format_first(call: WrittenCall) -> str:
 
 
 def _from_unixtime(call: WrittenCall) -> str:
-    """A text of seconds, in Flink."""
+    """`FROM_UNIXTIME(n[, format])`: in Flink, the text of a time in seconds since 1970."""
     call.expect(1, 2, example=f"{call.name}(n, format)")
     with_format = replace(call, arguments=[*call.arguments, exp.Literal.string("yyyy-MM-dd HH:mm:ss")])
     return _formatted(with_format, _time_of(call, 1_000_000), 1)
 
 
 def _timestamp_to_string(call: WrittenCall) -> str:
-    """A text of milliseconds, or of the bound of a window."""
+    """The text of a time in milliseconds since 1970, or of the bound of a window."""
     call.expect(2, 3, example=f"{call.name}(n, format)")
     _check_zone(call, 2)
     time = call.sql(0) if IS_TIME in call.arguments[0].meta else _time_of(call, 1_000)

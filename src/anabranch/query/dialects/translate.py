@@ -34,16 +34,16 @@ _EPOCH: Final = "TIMESTAMPTZ '1970-01-01 00:00:00+00'"
 
 @dataclass(frozen=True, slots=True)
 class DialectOptions:
-    """What a statement does not say itself: the `scope` of names without one, and the column of event `time`."""
+    """Defaults for a statement: the `scope` of names without one, and the column of event `time`."""
 
     scope: str | None = None
     time: str | None = None
 
 
 def translate(text: str, dialect: str, form: Form | None = None, options: DialectOptions | None = None) -> str:
-    """The statements of a text in SQL of DuckDB (`query`) or of pipelines. Declarations of tables are left out but for
-    their watermarks: the streams are there with columns of their own. Without a form each statement takes the one that
-    it needs: one that writes or has windows is a pipeline's. Raises InvalidSql, with the line, for syntax that has no
+    """The statements of a text in SQL of DuckDB (`query`) or of pipelines. Of declarations of tables only the
+    watermarks are used: the streams exist, with their columns. Without a `form`, a statement that writes or has a window
+    becomes a pipeline's, any other a query. Raises InvalidSql, with the line, for syntax that has no
     translation."""
     if dialect not in READ_AS:
         raise InvalidArgument(f"'{dialect}' is not a supported dialect: expected one of {', '.join(DIALECTS)}")
@@ -130,7 +130,7 @@ class _Translation:
         return unsupported(self._tree, self._text.whole[self._text.start :], self._dialect, pipeline=pipeline)
 
     def _is_grouped(self) -> bool:
-        """Whether the statement has groups, or an aggregate. Raises InvalidSql where one groups what another has grouped."""
+        """Whether the statement has GROUP BY or an aggregate. Raises InvalidSql if a query and a subquery in it both do."""
         parts = sorted(self._tree.find_all(exp.Group, exp.AggFunc), key=lambda part: isinstance(part, exp.Group))
         grouped = {id(part.parent_select) for part in parts}
         for part in parts:
@@ -163,7 +163,7 @@ class _Translation:
     # Windows
 
     def _group_windows(self) -> None:
-        """`GROUP BY TUMBLE(c, INTERVAL …)`, with `TUMBLE_START(…)`, as Flink had them before its functions of tables."""
+        """`GROUP BY TUMBLE(c, INTERVAL …)`, with `TUMBLE_START(…)`, Flink's older syntax for windows."""
         for call in list(self._tree.find_all(exp.Anonymous)):
             name = "session" if call.name == SESSION_CALL else call.name.lower()
             kind, _, bound = name.partition("_")
@@ -190,7 +190,7 @@ class _Translation:
         return DialectWindow(WINDOW_KINDS[kind.upper()], name, spans[-1], spans[0] if kind == "hop" else 0)
 
     def _windows(self, *, pipeline: bool) -> str | None:
-        """Write the window in the form's own way. Returns the result's column that has its end, or its start."""
+        """Rewrite the window for the target. Returns the result's column with the window's end, else that with its start."""
         window = self._found.window
         if window is None:
             if self._found.event_time is not None:
@@ -219,8 +219,8 @@ class _Translation:
         return time
 
     def _write_bounds_in_where(self, select: exp.Select, window: DialectWindow, *, pipeline: bool) -> None:
-        """In Azure's WHERE, `System.Timestamp()` is the time of the event. In the others the bound is that of a window, which
-        Spark has only where it groups by it."""
+        """In Azure's WHERE, `System.Timestamp()` is the time of the event. In all others it is the bound of a window, which
+        Spark knows only after grouping."""
         for column in list(select.args["where"].find_all(exp.Column)) if select.args.get("where") else []:
             if column.name.lower() not in _START | _END:
                 continue
@@ -236,7 +236,8 @@ class _Translation:
                 column.replace(exp.to_column(name))
 
     def _check_grouped(self, select: exp.Select) -> None:
-        """The window's bounds are in GROUP BY, and nowhere but in this SELECT: only then each window is a group."""
+        """Raises InvalidSql unless the window's bounds are in GROUP BY, and in no other SELECT: only then each window is a
+        group."""
         group = select.args.get("group")
         keys = [each.name.lower() for each in group.expressions] if group is not None else []
         bounds = _START | _END | {"window_time"}
@@ -258,8 +259,8 @@ class _Translation:
     # Names
 
     def _tables(self, *, pipeline: bool) -> list[str]:
-        """Write the names of streams with their scopes. Returns those that a pipeline reads as streams, as the statement
-        names them."""
+        """Rewrite the names of streams with their scopes. Returns those that a pipeline reads as streams, by the names
+        in the statement."""
         known = {cte.alias.lower() for cte in self._tree.find_all(exp.CTE)}
         streams = []
         for table in list(self._tree.find_all(exp.Table)):

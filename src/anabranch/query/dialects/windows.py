@@ -1,4 +1,4 @@
-"""Windows by time, as the dialects name them in different ways."""
+"""Time windows, and the names that the dialects have for their kinds and units."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WINDOW_KINDS: Final[dict[str, WindowKind]] = {
     **dict.fromkeys(("HOP", "HOPPING", "HOPPINGWINDOW"), "hop"),
     **dict.fromkeys(("SESSION", "SESSIONWINDOW"), "session"),
 }
-"""As the dialects call them."""
+"""The kinds of windows by their names in the dialects, in upper case."""
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SHOWN: Final = ("week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 
@@ -46,17 +46,17 @@ class DialectWindow:
 
     kind: WindowKind
     column: str
-    """As it is named, without quotes; with a dot behind the table's name."""
+    """The column's name without quotes, preceded by the table's name and a dot if the statement has it."""
     size_us: int
     slide_us: int = 0
     end_inclusive: bool = False
-    """An event at the window's end is in it, and one at its start isn't. Not of sessions."""
+    """Whether an event at the window's end is in it and one at its start isn't. False for sessions."""
     ends_with_event: bool = False
-    """The end of a session is the time of its last event, without the gap."""
+    """Whether the end of a session is the time of its last event, without the gap."""
 
     @property
     def spark(self) -> str:
-        """The call that groups by it in a pipeline."""
+        """The call that groups by the window in a pipeline."""
         column = ".".join(spark_name(part) for part in self.column.split("."))
         if self.kind == "session":
             return f"session_window({column}, '{span(self.size_us)}')"

@@ -14,7 +14,7 @@ from anabranch.query.dialects.texts import TEXTS
 from anabranch.query.dialects.times import TIMES
 
 CALLS: Final = by_dialect((*TIMES, *JSON_TEXTS, *TEXTS, *QUANTILES))
-"""Of each dialect the functions that it names so, and what writes them. The names are in upper case."""
+"""For each dialect, the writer of each function, by its name in upper case."""
 
 _OF_SYNTAX: Final[dict[type[exp.Expr], str]] = {
     exp.StrPosition: "POSITION",
@@ -23,11 +23,11 @@ _OF_SYNTAX: Final[dict[type[exp.Expr], str]] = {
 }
 CALL_KINDS: Final[tuple[type[exp.Expr], ...]] = (exp.Anonymous, exp.AnonymousAggFunc, *_OF_SYNTAX)
 NOT_NEGATIVE: Final = "anabranch_not_negative"
-"""Marks what surely is a whole number from 0 on."""
-PLACES: Final = frozenset(("POSITION", "STRPOS", "INSTR", "LOCATE", "CHARINDEX"))
-"""Functions of a place in a text, which is 0 where there is none."""
+"""The key in `meta` that marks an integer known to be at least 0."""
+POSITION_FUNCTIONS: Final = frozenset(("POSITION", "STRPOS", "INSTR", "LOCATE", "CHARINDEX"))
+"""Functions that return the position of a text in another, from 1 on; 0 if it is not found."""
 _KINDS: Final[dict[str, Kind]] = {
-    **dict.fromkeys(PLACES, "int64"),
+    **dict.fromkeys(POSITION_FUNCTIONS, "int64"),
     **dict.fromkeys(("TIMESTAMPDIFF", "DATEDIFF", "TIMEDIFF", "TIMESTAMP_DIFF", "DATE_DIFF"), "int64"),
     **dict.fromkeys(
         ("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DAY_OF_MONTH", "HOUR", "MINUTE", "SECOND"), "int64"
@@ -36,7 +36,7 @@ _KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("JSON_VALUE", "JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "SPLIT_PART", "SPLIT_INDEX"), "text"),
     **dict.fromkeys(("REGEXP_EXTRACT", "REGEXP_REPLACE"), "text"),
 }
-"""Of functions of which it is known what they return."""
+"""The kind of the result, for functions where it is known."""
 
 
 def write_call(node: exp.Expr, to: Conversion) -> None:
@@ -49,11 +49,11 @@ def write_call(node: exp.Expr, to: Conversion) -> None:
     if isinstance(node, exp.AnonymousAggFunc) and (wider := arguments_around(node, to.dialect)) is not None:
         around, arguments = wider
     written = overwrite(around, writer(WrittenCall(to.dialect, to.pipeline, name, arguments)))
-    written.meta.update({KIND: _KINDS.get(name), NOT_NEGATIVE: name in PLACES})
+    written.meta.update({KIND: _KINDS.get(name), NOT_NEGATIVE: name in POSITION_FUNCTIONS})
 
 
 def name_of(node: exp.Expr) -> str:
-    """The name of a call that is read as it is written, in upper case; else empty."""
+    """The name, in upper case, to look a call up in `CALLS`; empty for any other expression."""
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.upper()
     return _OF_SYNTAX.get(type(node), "")
@@ -63,7 +63,7 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
     match node:
         case exp.StrPosition():
             if node.args.get("position") is not None or node.args.get("occurrence") is not None:
-                raise NotTranslated("POSITION from a place on is not translated; leave the place out")
+                raise NotTranslated("POSITION with a start index is not translated; leave it out")
             return [node.args["substr"], node.this]
         case exp.JSONValue():
             if node.args.get("returning") or node.args.get("on_condition"):
