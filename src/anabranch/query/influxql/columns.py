@@ -40,7 +40,7 @@ class Columns(Protocol):
 
 
 def common_types(sources: Iterable[Mapping[str, ast.FieldType]]) -> dict[str, ast.FieldType]:
-    """The types of the columns of several sources. One that is of several types there is of the first of `_ORDER`."""
+    """The types of the columns of several sources. A column with different types there gets the first of them in `_ORDER`."""
     found: dict[str, ast.FieldType] = {}
     for columns in sources:
         for name, kind in columns.items():
@@ -49,7 +49,7 @@ def common_types(sources: Iterable[Mapping[str, ast.FieldType]]) -> dict[str, as
 
 
 def type_of(expression: ast.Expression, columns: Columns) -> ast.FieldType | None:
-    """The type of the values; None if there are none."""
+    """The type of an expression's values; None if it has no values."""
     match expression:
         case ast.Constant(bool() | int() | float() as value):
             return CONSTANT_TYPES[type(value)]

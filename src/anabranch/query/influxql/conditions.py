@@ -20,8 +20,8 @@ _COMPARED: Final = ("=", "!=", "<", "<=", ">", ">=")
 def split_condition(
     where: ast.Expression | None, now: int, zone: str | None = None
 ) -> tuple[TimeRange, ast.Expression | None]:
-    """The time range of a condition, and what it says beside that. Conditions on the time hold together, even if there is
-    an OR between them. Raises InvalidSql."""
+    """The time range of a condition, and the rest of the condition. Conditions on the time are intersected, even if OR joins
+    them. Raises InvalidSql."""
     match where:
         case None:
             return TimeRange(), None
@@ -72,8 +72,8 @@ def _moment(expression: ast.Expression, now: int, zone: str | None) -> int:
 
 
 class ConditionSql:
-    """Writes conditions on tags and fields. A tag that a row does not have is the empty text, and so is a name that is not
-    among the columns; a field that a row does not have meets no condition. The SQL is that of DuckDB."""
+    """Writes conditions on tags and fields as SQL of DuckDB. A tag that a row lacks is the empty text, and so is a name that
+    is no column; a comparison with a field that a row lacks is not true."""
 
     literal = staticmethod(literal)
     number = staticmethod(number_sql)

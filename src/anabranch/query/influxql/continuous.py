@@ -29,12 +29,12 @@ _TIME: Final = "time"
 
 
 def deployed_name(name: str, database: str) -> str:
-    """The name of the deployed query that a continuous query is."""
+    """The name of the deployed query that runs a continuous query."""
     return f"{database}.{name}"
 
 
 def text_of(sql: str) -> tuple[ast.ContinuousQuery, str] | None:
-    """The continuous query that a pipeline is made of, and its text; None if it is another pipeline."""
+    """The continuous query that a pipeline was translated from, and its text; None if it was not translated from one."""
     first = sql.partition("\n")[0]
     if not first.startswith(f"{_COMMENT}CREATE CONTINUOUS QUERY "):
         return None

@@ -1,4 +1,4 @@
-"""The results of subqueries as rows that another SELECT reads. They are few enough to be computed on in this process."""
+"""The results of subqueries as rows that another SELECT reads. The rows are few enough for a DuckDB in this process."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _BATCH_ROWS: Final = 65_536
 
 @cache
 def _shared_database() -> duckdb.DuckDBPyConnection:
-    """A database without tables, for opening one takes longer than most queries. Each query has a cursor of its own; its rows
-    are a view that only this cursor sees."""
+    """A database without tables, shared because opening one takes longer than most queries. Each query has its own cursor, and
+    reads its rows from a view that only this cursor sees."""
     memory = f"{limits.INFLUXQL_SUBQUERY_MEMORY_BYTES}B"
     database = duckdb.connect(config={"threads": 1, "memory_limit": memory, "temp_directory": ""})
     database.execute("SET enable_external_access = false")
@@ -85,7 +85,7 @@ class DerivedRows:
         return self._field_columns.get(name, "NULL")
 
     def order(self, *, descending: bool) -> list[str]:
-        """As they come."""
+        """By time if the rows come from several subqueries, else as given."""
         return [f"t {'DESC' if descending else 'ASC'}", "r"] if self._by_time else ["r"]
 
     def in_time(self, times: TimeRange) -> str | None:

@@ -16,8 +16,8 @@ _ALL: Final[tuple[ast.FieldType, ...]] = ("float", "integer", "string", "boolean
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function over the values of a window, in SQL with places for the `value`, the `time` and the `number` that is its second
-    argument. A selector returns one of the values; `picked` is the SQL of something `wanted` of the same row."""
+    """A function over the values of a window, as SQL with placeholders for the `value`, the `time` and its second argument, the
+    `number`. A selector returns one of the values; `picked` is the SQL for another column, `wanted`, of the same row."""
 
     sql: str
     types: tuple[ast.FieldType, ...] = _NUMBERS
@@ -25,7 +25,7 @@ class Aggregate:
     picked: str | None = None
     numbers: int = 0
     spark: str | None = None
-    """In Spark's SQL, if that is another. There `rank` is the value, as a number."""
+    """The SQL for Spark, if it differs. Its placeholder `rank` is the value as a number."""
 
 
 def _first_by(order: str) -> str:
@@ -77,9 +77,9 @@ TRANSFORMS: Final = {
     "moving_average": (2, 2),
     "elapsed": (1, 2),
 }
-"""Functions over the values that follow each other in a series, with how many arguments they take."""
+"""Functions over successive values of a series, with the number of arguments that they take."""
 NEIGHBOURS: Final = frozenset(TRANSFORMS) - {"cumulative_sum"}
-"""Those whose first result needs the window before the time range."""
+"""Functions over successive values whose first result needs the window before the time range."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Measurement:
         return f"nullif({quoted(name)}, '')" if name in self.tags else "NULL"
 
     def order(self, *, descending: bool) -> list[str]:
-        """By time; events of one time in the order of their series."""
+        """The order by time; events of the same time are in the order of their series."""
         direction = "DESC" if descending else "ASC"
         return [f"{each} {direction}" for each in (self.row_time, *map(self.tag, self.tags))]
 

@@ -1,4 +1,4 @@
-"""Parses statements of InfluxQL. What the language has beyond the supported part is refused at its place."""
+"""Parses statements of InfluxQL. Unsupported syntax is refused with its line and character."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class _InfluxqlParser(ExpressionParser):
         return ast.SourceName(names[-1], *self._database_and_policy(names[:-1]))
 
     def _database_and_policy(self, names: list[str]) -> tuple[str | None, str | None]:
-        """What stands before the name of a measurement: `policy` or `database.policy`."""
+        """The qualifier before the name of a measurement: `policy` or `database.policy`."""
         if len(names) > 2:
             raise self.refused("a measurement is database.policy.measurement at most")
         return names[0] if len(names) == 2 else None, (names[-1] or None) if names else None

@@ -58,14 +58,14 @@ class SelectPlan:
 
     @property
     def selector(self) -> ast.FunctionCall | None:
-        """The one selector whose event the rows are, if there is one."""
+        """The selector whose selected events are the rows; None unless there is exactly one."""
         calls = [leaf for leaf in self.leaves if isinstance(leaf, ast.FunctionCall)]
         only = len(calls) == 1 and calls[0].name in AGGREGATES and AGGREGATES[calls[0].name].picked is not None
         return calls[0] if only else None
 
     @property
     def raw(self) -> bool:
-        """Whether the query returns events, not what is computed of several."""
+        """Whether the query returns the values of events, without a function over several."""
         return not any(isinstance(each.expression, ast.FunctionCall) for each in self.base)
 
     @property

@@ -79,7 +79,7 @@ def shown_fields(fields: Sequence[ast.SelectedField]) -> list[ast.SelectedField]
 
 
 def _check_fields(statement: ast.Select) -> None:
-    """Something is selected, and `time` is grouped by as a function only. Raises InvalidSql."""
+    """Raises InvalidSql if no field is selected, a column has no variable, or GROUP BY names `time` without an interval."""
     if all(isinstance(each.expression, ast.Reference) and _is_time(each.expression.name) for each in statement.fields):
         raise InvalidSql("at least 1 non-time field must be queried")
     for field in statement.fields:

@@ -83,7 +83,7 @@ def _kept(series: Iterable[dict[str, str]], paging: ast.Paging) -> set[tuple[tup
 
 
 def _index_key(series: tuple[tuple[str, str], ...]) -> str:
-    """The names of the tags that have a value, then the values."""
+    """The sort key of a series: the names of the tags that have a value, then the values."""
     tags = {name: value for name, value in sorted(series) if value}
     return "\0".join([*tags, *tags.values()])
 
@@ -152,7 +152,8 @@ def _results(source: PreparedSelect, outer: _Outer, database: Database, now: int
     statement, inherited = _within(source, outer)
     plan = planned(statement, now, bounds=outer.times, inherited=inherited)
     paging = plan.select.paging
-    # Series that the outer statement does not tell apart come mixed, and are counted as they come.
+    # Rows of series that the outer statement does not distinguish are merged; LIMIT and OFFSET then apply to each run of
+    # rows with the same tags.
     mixed = set(plan.select.grouping.names) != set(outer.grouping.names)
     if mixed:
         plan = replace(plan, select=replace(plan.select, paging=ast.Paging()))

@@ -1,4 +1,4 @@
-"""Makes the rows of a SELECT from DuckDB's result: fills windows, applies functions over neighbours and arithmetic."""
+"""Makes the rows of a SELECT from DuckDB's result: fills windows, applies functions over successive values and arithmetic."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _rows(plan: SelectPlan, relation: Columns, values: Iterable[Sequence[Any]]) 
 
 
 def _defaults(plan: SelectPlan, relation: Columns) -> dict[ast.Expression, Any]:
-    """What stands for a call that has no value at the time of a row."""
+    """For each call or reference, the value at the times where it has none."""
     fill = plan.select.fill
     if plan.windows is None or fill.kind != "number":
         return {}

@@ -50,7 +50,7 @@ class SparkColumns:
 
 
 class WindowSql:
-    """Writes expressions of functions over the events of a window. `fill` says what a function without values is."""
+    """Writes expressions of functions over the events of a window. `fill` is the result of a function without values."""
 
     def __init__(self, columns: SparkColumns, fill: ast.Fill) -> None:
         self._columns = columns
@@ -102,7 +102,7 @@ class WindowSql:
         return f"count({self._argument(call)[0]})"
 
     def _argument(self, call: ast.FunctionCall) -> tuple[str, ast.FieldType]:
-        """The field that a function is of, and its type."""
+        """The field that a function is applied to, and its type."""
         inner = call.arguments[0]
         reference = inner.arguments[0] if isinstance(inner, ast.FunctionCall) else inner
         assert isinstance(reference, ast.Reference), "it has been checked"

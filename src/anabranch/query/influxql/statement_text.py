@@ -12,7 +12,7 @@ from anabranch.query.influxql.times import UNITS
 from anabranch.query.influxql.tokens import KEYWORDS
 
 POLICY: Final = "autogen"
-"""The one retention policy that there is."""
+"""The only retention policy."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SHOWN_UNITS: Final = ("w", "d", "h", "m", "s", "ms", "u", "ns")
 

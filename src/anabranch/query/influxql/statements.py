@@ -49,8 +49,8 @@ class Rows:
 
 
 def sources_of(database: Database, default: str, sources: Sequence[ast.SourceName]) -> list[Measurement]:
-    """The measurements that a statement names, each once, in the order of their names. One that there is not is left
-    out. Raises InvalidSql for a retention policy that there is not."""
+    """The measurements that a statement names, each once, in the order of their names. A measurement that
+    does not exist is left out. Raises InvalidSql for a retention policy that does not exist."""
     found: dict[str, Measurement] = {}
     for source in sources:
         scope = source.database or default

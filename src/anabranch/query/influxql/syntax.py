@@ -1,4 +1,4 @@
-"""What a query of InfluxQL consists of. Times and durations are nanoseconds."""
+"""The syntax tree of InfluxQL. Times and durations are in nanoseconds."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What stands in windows without events: `null`, `none`, `previous`, `linear` or a number."""
+    """The fill for windows without events: `null`, `none`, `previous`, `linear` or a number."""
 
     kind: OneOf["null", "none", "previous", "linear", "number"] = "null"
     number: float | int = 0

@@ -40,7 +40,7 @@ class TimeRange:
     stop: int = TIME_MAX
 
     def within(self, other: TimeRange) -> TimeRange:
-        """What both have in common."""
+        """The intersection of both ranges."""
         return TimeRange(max(self.start, other.start), min(self.stop, other.stop))
 
 
@@ -98,5 +98,5 @@ def time_text(ns: int, zone: ZoneInfo | None = None) -> str:
 
 
 def in_unit(ns: int, unit: int) -> int:
-    """A time as a whole number of a unit, cut off towards 1970."""
+    """A time as a whole number of a unit, truncated toward 1970."""
     return ns // unit if ns >= 0 else -(-ns // unit)

@@ -34,7 +34,7 @@ _KEYWORDS: Final = """
     SHARDS SHOW SLIMIT SOFFSET STATS SUBSCRIPTION SUBSCRIPTIONS TAG TO USER USERS VALUES WHERE WITH WRITE
 """
 KEYWORDS: Final = frozenset(_KEYWORDS.split())
-"""Words that are no names unless they are quoted."""
+"""Keywords: as names they must be quoted."""
 _ESCAPES: Final = {"n": "\n", "\\": "\\", '"': '"', "'": "'"}
 
 

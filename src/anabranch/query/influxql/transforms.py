@@ -1,4 +1,4 @@
-"""Functions over the values that follow each other in a series."""
+"""Functions over successive values of a series."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _averages(points: Sequence[Point], count: int) -> list[Point]:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """With the sign of the left number, as in Go."""
+    """The remainder, with the sign of the left number, as in Go."""
     if isinstance(left, int) and isinstance(right, int):
         return abs(left) % abs(right) * (1 if left >= 0 else -1)
     return math.fmod(left, right)
@@ -84,7 +84,7 @@ ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 def mathematics(name: str, arguments: Sequence[Any]) -> Any:
-    """The value of a function of one row; None if an argument is no number, or the result is none."""
+    """The value of a function of one row; None if an argument is no number or the result is undefined."""
     if any(isinstance(each, bool) or not isinstance(each, int | float) for each in arguments):
         return None
     try:

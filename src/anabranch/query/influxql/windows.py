@@ -1,4 +1,4 @@
-"""Windows of GROUP BY time(), and what stands in those without values."""
+"""Windows of GROUP BY time(), and the fill values of windows without values."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Point = tuple[int, Any]
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows of `interval` nanoseconds that begin at multiples of it, moved by `offset`, in a time range. With a `zone`
-    they begin at multiples of it on the clocks there."""
+    """Windows of `interval` nanoseconds in a time range, which start at multiples of `interval` plus `offset`. With a
+    `zone`, the multiples are of its local time."""
 
     interval: int
     offset: int
@@ -28,12 +28,12 @@ class Windows:
     zone: str | None = None
 
     def start_of(self, ns: int) -> int:
-        """The start of the window of a time."""
+        """The start of the window that contains a time."""
         local = self._local(ns)
         return self._absolute(local - (local - self.offset) % self.interval)
 
     def sql(self, micros: str) -> str:
-        """The start of the window in microseconds, of the SQL of a time in microseconds."""
+        """The SQL for the start of the window that contains a time, from the SQL for the time; both are in microseconds."""
         interval, offset = self.interval // US, self.offset // US
         if self.zone is not None:
             micros = f"epoch_us(timezone({literal(self.zone)}, make_timestamptz({micros})))"
@@ -75,11 +75,11 @@ class Windows:
         return [self._absolute(at) for at in local]
 
     def _local(self, ns: int) -> int:
-        """What the clocks of the zone show, as a time."""
+        """The local time of the zone at a time."""
         return ns if self.zone is None else ns + _zone_offset(ns, self.zone)
 
     def _absolute(self, local: int) -> int:
-        """When the clocks of the zone show that; the first time, if they do so twice."""
+        """The time at which the zone has this local time; the first, if it has it twice."""
         return local if self.zone is None else local - _local_offset(local, self.zone)
 
 
@@ -121,7 +121,7 @@ def _previous(times: Sequence[int], known: dict[int, Any]) -> list[Point]:
 
 
 def _linear(times: Sequence[int], known: dict[int, Any], points: Sequence[Point], *, whole: bool) -> list[Point]:
-    """Values on the line between the one before and the one after."""
+    """Interpolates linearly between the value before and the value after."""
     found: list[Point] = []
     following, before = 0, None
     for at in times:
