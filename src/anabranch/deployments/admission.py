@@ -1,7 +1,7 @@
 """Whether a host has room for a query. No I/O.
 
-A host sets aside what each of its queries says it needs, and memory for each driver. That is a plan, not a limit on what a
-query takes: it keeps a host from taking more than it can run well."""
+A host sets aside what each of its queries says it needs, and memory for each driver. These reservations don't limit what
+a query uses: they keep a host from taking more queries than it can run well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anabranch.model.names import check_plain_name
 
 __all__ = ["HostCapacity", "drivers_that_fit", "is_announced", "refusal", "refused_text", "standby_refused_text"]
 
-_ANNOUNCED_US = 30_000_000  # for which a refusal holds unless it is renewed
+_ANNOUNCED_US = 30_000_000  # how long a refusal holds unless it is renewed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def drivers_that_fit(capacity: HostCapacity, held: Collection[QueryNeeds], drive
 
 
 def refused_text(row: QueryRow, now: int) -> str | None:
-    """Why hosts leave a query that waits for one; None if none has said so in the last half minute."""
+    """Why hosts leave a query that waits for a host; None if no host has refused it in the last half minute."""
     if row.wanted != "running" or (row.lease is not None and row.lease.until > now):
         return None
     return _text(row.refusal, now)
@@ -68,7 +68,7 @@ def refused_text(row: QueryRow, now: int) -> str | None:
 
 def standby_refused_text(row: QueryRow, now: int) -> str | None:
     """Why a query that wants a hot standby has none: because it can't have one, or because no host has room; None if no
-    host has said so in the last half minute."""
+    host has refused it in the last half minute."""
     found = row.hot_standby if row.hot_standby is not None and row.hot_standby.until > now else None
     if row.standby != "hot" or row.wanted != "running":
         return None
@@ -82,7 +82,8 @@ def _text(found: QueryRefusal | None, now: int) -> str | None:
 
 
 def is_announced(found: QueryRefusal | None, host: str, reason: str, now: int) -> bool:
-    """True if a row that has `found` says why hosts leave the query, and need not be changed for this host's reason."""
+    """True if the row need not be changed for this host's reason: its refusal `found` is recent, and is another host's, or
+    has the same reason and need not be renewed yet."""
     if found is None or now - found.at > _ANNOUNCED_US:
         return False
     return found.host != host or (found.reason == reason and now - found.at < _ANNOUNCED_US // 2)

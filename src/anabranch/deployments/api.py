@@ -81,8 +81,8 @@ class DeployedQueries(Displayed):
         signature: str | None = None,
         request: str | None = None,
     ) -> QueryInfo:
-        """Deploy a query, or a new version of it, and have it run, or with `start=False` leave it stopped. What is equal to
-        the current version makes no new one, and a query that runs it is left alone.
+        """Deploy a query, or a new version of it, and have it run, or with `start=False` leave it stopped. If nothing
+        differs from the current version, no new one is made, and a query that runs it is left alone.
 
         `text` holds CREATE STREAM statements. `parameters` are values, as text, of the parameters that it declares.
         `trigger` is the time between the micro-batches of statements without one of their own: a duration, or µs.
@@ -161,7 +161,7 @@ class DeployedQueries(Displayed):
         Those that can't start over at `restart_from` (a place, or one for each source; `by`: the kind of time), and with
         `replace_results` their results take the place of the earlier ones. Without it such an upgrade ends in the state
         `failed`, having changed nothing, and `rollback` goes on with the version before. `parameters`, `trigger` and `files`
-        are by default those of the present version; files that are given take the place of all of these. `signature` as in
+        are by default those of the present version; `files` take the place of all present files. `signature` as in
         `deploy`. Whether the query runs stays as it is, except that a failed one is started. Raises QueryNotFound,
         InvalidSql for parameters that are not those of the new text, InvalidArgument, TooLarge, PermissionDenied, Conflict.
         """

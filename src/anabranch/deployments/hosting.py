@@ -1,8 +1,8 @@
 """What hosts do with the rows of queries: take a query whose lease is free, renew it, report, and give it back.
 
 Every change checks that the row is still in the epoch of this host, so a host that has lost a query changes nothing any
-more. Nor does its driver: the next one takes the row of the pipeline from it, which every publication of results checks
-(`anabranch.spark.pipelines.record.refuse_lost`)."""
+more. The driver of such a host publishes nothing more either: the next driver takes the pipeline's row from it, and every
+publication of results checks this row (`anabranch.spark.pipelines.record.refuse_lost`)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def claim(catalog: Catalog, name: str, lease: QueryLease, *, now: Micros) -> Que
 
 
 def refuse(catalog: Catalog, row: QueryRow, host: str, reason: str, *, now: Micros, standby: bool = False) -> None:
-    """Note why this host leaves a free query, or its hot `standby` that no host has, unless that is known."""
+    """Note why this host leaves a free query, or its hot `standby` that no host has, unless the row says so already."""
     if is_announced(row.standby_refusal if standby else row.refusal, host, reason, now):
         return
     refusal = QueryRefusal(host, reason, now)
@@ -102,7 +102,7 @@ def renew(catalog: Catalog, name: str, epoch: int, *, until: Micros) -> QueryRow
 def update(catalog: Catalog, name: str, epoch: int, change: Callable[[QueryRow], QueryRow]) -> QueryRow:
     """Change the row of a query that this host has in `epoch`. Returns it. Raises Conflict if it has lost it."""
     with catalog.writing(subject_of(name)) as txn:
-        row = _held(txn, name, epoch)
+        row = _need_row(txn, name, epoch)
         changed = change(row)
         if changed != row:
             put_query(txn, changed)
@@ -112,7 +112,7 @@ def update(catalog: Catalog, name: str, epoch: int, change: Callable[[QueryRow],
 def release(catalog: Catalog, name: str, epoch: int) -> None:
     """Give a query back, for the next host to take at once. Does nothing if it was lost."""
     try:
-        update(catalog, name, epoch, lambda row: replace(row, lease=None, state=_given_back(row)))
+        update(catalog, name, epoch, lambda row: replace(row, lease=None, state=_state_after_release(row)))
     except Conflict:
         return
 
@@ -120,7 +120,7 @@ def release(catalog: Catalog, name: str, epoch: int) -> None:
 def remove(catalog: Catalog, name: str, epoch: int) -> None:
     """Remove a query whose deletion is done. Raises Conflict."""
     with catalog.writing() as txn:  # it lists the versions, which a transaction on one subject can't
-        _held(txn, name, epoch)
+        _need_row(txn, name, epoch)
         drop_query(txn, name)
 
 
@@ -128,10 +128,11 @@ def begin_run(
     catalog: Catalog, name: str, epoch: int, change: int
 ) -> tuple[QueryRow, QueryVersion, QueryRestart | None]:
     """What a driver is to run: the row, the version, and where it starts over (None if it continues, or has started
-    over already). Raises Conflict, also if the query is not as of this change any more: the host has chosen the driver for
-    that one, and another one may have Python code, which needs a driver of its own, or another group."""
+    over already). Raises Conflict if the host has lost the query, or if the query was changed after `change`: the host has
+    chosen the driver for that change, and a later one may have Python code, which needs a driver of its own, or another
+    group."""
     with catalog.writing(subject_of(name)) as txn:
-        row = _held(txn, name, epoch)
+        row = _need_row(txn, name, epoch)
         if row.change != change:
             raise Conflict(f"query '{name}' has been changed before it began")
         version, restart, pipeline = need_version(txn, name, row.version), row.restart, txn.state(PIPELINE, name)
@@ -145,9 +146,9 @@ def begin_run(
 
 
 def note_restart(catalog: Catalog, name: str, epoch: int, restart: QueryRestart, only: Sequence[str]) -> QueryRestart:
-    """Keep which statements start over. Returns the restart with them. Raises Conflict if another one has been asked for."""
+    """Store which statements start over. Returns the restart with them. Raises Conflict if another restart was requested."""
     with catalog.writing(subject_of(name)) as txn:
-        row = _held(txn, name, epoch)
+        row = _need_row(txn, name, epoch)
         if row.restart != restart:
             raise Conflict(f"query '{name}' was changed or deleted meanwhile")
         noted = replace(restart, only=tuple(sorted(only)))
@@ -179,9 +180,9 @@ def runs_python(catalog: Catalog, row: QueryRow) -> bool:
 
 
 def wants_standby(row: QueryRow, token: str, now: Micros, *, settled: bool) -> bool:
-    """True if the host with this token may take the hot standby of a running query: no host has it, or this very host has it
-    that runs the query and this one does not. The host that runs the query waits until that has been so for a while
-    (`settled`), and leaves it to another one that way."""
+    """True if the host with this token may take the hot standby of a running query: no host has it, or the host that
+    runs the query has it and this host is another one. The host that runs the query takes it only if no host has had it for
+    a while (`settled`), so that another host gets it if there is one."""
     if row.standby != "hot" or row.wanted != "running" or row.state != "running" or row.lease is None:
         return False
     own, found = row.lease.token == token, row.hot_standby
@@ -191,7 +192,7 @@ def wants_standby(row: QueryRow, token: str, now: Micros, *, settled: bool) -> b
 
 
 def leaves_to_standby(row: QueryRow, token: str, now: Micros, *, wait_us: int) -> bool:
-    """True if a query that is free is left to the host that has its hot standby, for so long after its lease ended."""
+    """True if a query that is free is left to the host that has its hot standby, for `wait_us` after its lease ended."""
     found = row.hot_standby
     if found is None or found.token == token or not found.ready or found.until <= now or found.change != row.change:
         return False
@@ -234,7 +235,7 @@ def without_standby(catalog: Catalog, name: str, epoch: int) -> StoredPipeline |
     """The pipeline of a query that this host runs in `epoch`, if no standby that exists now can take it over any more. Raises
     Conflict."""
     with catalog.reading() as txn:
-        row = _held(txn, name, epoch)
+        row = _need_row(txn, name, epoch)
         return None if row.standby == "hot" and row.hot_standby is not None else txn.state(PIPELINE, name)
 
 
@@ -255,7 +256,7 @@ def followed_version(catalog: Catalog, name: str, change: int) -> QueryVersion:
         return need_version(txn, name, row.version)
 
 
-def _held(txn: Reading, name: str, epoch: int) -> QueryRow:
+def _need_row(txn: Reading, name: str, epoch: int) -> QueryRow:
     row = txn.state(QUERY, name)
     if row is None or row.epoch != epoch or row.lease is None:
         raise Conflict(f"query '{name}' is no longer held by this host: another one has taken it")
@@ -267,7 +268,7 @@ def _lease(row: QueryRow, until: Micros) -> QueryLease:
     return replace(row.lease, until=until)
 
 
-def _given_back(row: QueryRow) -> QueryState:
+def _state_after_release(row: QueryRow) -> QueryState:
     if row.state == "failed":
         return "failed"
     return "waiting" if row.wanted == "running" else "stopped"

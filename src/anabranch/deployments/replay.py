@@ -112,11 +112,11 @@ def _move_away(
             raise InvalidArgument(
                 f"'{name}' is not a stream that query '{query.name}' writes, so its replay can't take the name"
             )
-        found[str(name)] = set_name(txn, info, _free(txn, name, query.version), now)
+        found[str(name)] = set_name(txn, info, _free_name(txn, name, query.version), now)
     return found
 
 
-def _free(txn: Writing, name: StreamName, version: int) -> StreamName:
+def _free_name(txn: Writing, name: StreamName, version: int) -> StreamName:
     """A free name for the results of an earlier version. An earlier replay to the same version may have taken the first
     one."""
     number = 1
@@ -169,18 +169,18 @@ def _put_pipelines(
     fed = frozenset[str]() if stale is None else frozenset[str]().union(*(output.ids for output in stale.outputs))
     own = (each for each in known if (row.keeps or each not in fed) and txn.stream(stream_id(each)) is not None)
     made = tuple(dict.fromkeys((*own, *fresh.made)))
-    successor = replace(_freed(fresh, now), name=query.name, outputs=taken, created_at=born, made=made)
+    successor = replace(_without_holder(fresh, now), name=query.name, outputs=taken, created_at=born, made=made)
     txn.put_state(PIPELINE, query.name, successor)
     if stale is None:
         txn.drop_state(PIPELINE, fresh.name)
         return
     new_names = {before: str(info.name) for before, info in kept.items()}
     left = tuple(_moved(output, new_names) for output in stale.outputs)
-    ended = replace(_freed(stale, now), name=fresh.name, outputs=left, progress=())
+    ended = replace(_without_holder(stale, now), name=fresh.name, outputs=left, progress=())
     txn.put_state(PIPELINE, fresh.name, replace(ended, made=tuple(each for each in known if each in fed)))
 
 
-def _freed(pipeline: StoredPipeline, now: Micros) -> StoredPipeline:
+def _without_holder(pipeline: StoredPipeline, now: Micros) -> StoredPipeline:
     return replace(pipeline, holder=None, state="stopped", stop_requested=False, ended_at=now, error=None)
 
 

@@ -26,7 +26,7 @@ __all__ = ["VersionContent", "check_parameters", "check_statements", "check_upgr
 
 @dataclass(frozen=True, slots=True)
 class VersionContent:
-    """What makes a version, as far as it is given; None where the current version's stays."""
+    """What makes a version. None stands for the value of the current version."""
 
     text: str | None
     parameters: Mapping[str, str] | None
@@ -60,8 +60,8 @@ class VersionContent:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def version(self, name: str, number: int, now: Micros, current: QueryVersion | None = None) -> QueryVersion:
-        """The version with this content, which for what is not given is that of the current one. Its signature stays valid if
-        nothing signed differs. Raises InvalidSql if its parameters are not those that its statements declare."""
+        """The version with this content, and with the values of `current` for those that are None. The signature of `current`
+        stays valid if nothing signed differs. Raises InvalidSql if its parameters are not those that its statements declare."""
         found = self if current is None else self._completed(current)
         text, parameters, trigger_us, files = found.text, found.parameters, found.trigger_us, found.files
         assert text is not None and parameters is not None and trigger_us is not None and files is not None

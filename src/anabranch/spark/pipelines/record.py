@@ -131,12 +131,12 @@ def claim(
     fenced: str | None = None,
     epoch: int | None = None,
 ) -> PipelineRow:
-    """Take the pipeline for `holder`, creating its row if there is none; also from a run whose token begins with `fenced`:
-    it has lost it. Returns the row. `epoch`: that in which the host of this run has the deployed query of this name; raises
-    Conflict if another host has taken it since.
+    """Take the pipeline for `holder`, creating its row if there is none. A run whose token begins with `fenced` loses the
+    row, even while it is alive. Returns the row. `epoch` is the one in which the host of this run has the deployed query of
+    this name; raises Conflict if another host has taken the query since.
 
-    With `restart` a new generation begins. It is stored only when the returned row is saved, so if its preparation
-    fails, the next run continues with the previous generation. Raises PipelineRunning while another process holds the
+    With `restart` a new generation begins. The generation is stored only when the returned row is saved: if its
+    preparation fails, the next run continues with the previous generation. Raises PipelineRunning while another process holds the
     row, InvalidArgument if the statements are not those of its checkpoints or the name is invalid.
     """
     check_name(name)
@@ -167,25 +167,25 @@ def claim(
             return replace(wanted, generation=generation, prepared=False, restart=restart)
         if row.prepared:
             refuse_changed(row, outputs, deployed=epoch is not None)
-            goes_on = [
+            continued = [
                 replace(new, checkpoint=kept[new.target].checkpoint, starts=kept[new.target].starts)
                 for new in wanted.outputs
             ]
-            wanted = replace(wanted, outputs=tuple(goes_on))
+            wanted = replace(wanted, outputs=tuple(continued))
         _put(txn, wanted)
     return wanted
 
 
 def _refuse_taken(txn: Reading, name: str, epoch: int) -> None:
-    # Else a driver that was stopped for a while would take the pipeline from a newer one, which may have removed the
-    # checkpoints that it goes on from.
+    # Without this check, a driver that was suspended for a while would take the pipeline from a newer driver, which may
+    # have removed the checkpoints that the suspended driver would continue from.
     query = txn.state(QUERY, name)
     if query is None or query.epoch != epoch:
         raise Conflict(f"query '{name}' is no longer held by the host of this run: another one has taken it")
 
 
 def _started_over(row: PipelineRow, new: PipelineOutput, restart: Restart) -> PipelineOutput:
-    """The output in the new generation: without a checkpoint, or if it is to go on with that of the previous one."""
+    """The output in the new generation: without a checkpoint if its statement starts over, else with its present one."""
     if restart.only is None or new.target in restart.only:
         return new
     before = next((each for each in row.outputs if each.target == new.target), None)
@@ -216,7 +216,7 @@ def _known_ids(names: Sequence[str], before: Sequence[str], ids: Sequence[str]) 
 def save(catalog: Catalog, row: PipelineRow) -> None:
     """Store the holder's changes; ids in `made` are only added. Raises Conflict if the holder lost the row."""
     with catalog.writing(f"{PIPELINE.name} {row.name}") as txn:
-        held = _held(txn, row.name, row.holder)
+        held = _row_of_holder(txn, row.name, row.holder)
         _put(
             txn,
             replace(
@@ -232,7 +232,7 @@ def save(catalog: Catalog, row: PipelineRow) -> None:
 def record_created(catalog: Catalog, name: str, holder: PipelineHolder | None, made: Sequence[str]) -> None:
     """Add the ids of streams that the holder created to `made`. Raises Conflict if the holder lost the row."""
     with catalog.writing(f"{PIPELINE.name} {name}") as txn:
-        row = _held(txn, name, holder)
+        row = _row_of_holder(txn, name, holder)
         _put(txn, replace(row, made=_union(row.made, made)))
 
 
@@ -245,7 +245,7 @@ def beat(
 ) -> bool:
     """Write the holder's heartbeat and progress; True if it is asked to stop. Raises Conflict if it lost the row."""
     with catalog.writing(f"{PIPELINE.name} {name}") as txn:
-        row = _held(txn, name, holder)
+        row = _row_of_holder(txn, name, holder)
         _put(txn, replace(row, heartbeat_at=now, progress=tuple(progress) or row.progress))
     return row.stop_requested
 
@@ -262,7 +262,7 @@ def finish(
     """Release the row as stopped, or with `error` as failed. Does nothing if the holder lost the row."""
     with catalog.writing(f"{PIPELINE.name} {name}") as txn:
         try:
-            row = _held(txn, name, holder)
+            row = _row_of_holder(txn, name, holder)
         except Conflict:
             return
         state: StoredState = "stopped" if error is None else "failed"
@@ -359,8 +359,8 @@ def refuse_running(row: PipelineRow, now: int, fenced: str | None = None) -> Non
 
 
 def refuse_changed(row: PipelineRow, outputs: Sequence[PipelineOutput], *, deployed: bool) -> None:
-    """Raise InvalidArgument if these statements are not the ones that the row's checkpoints belong to. The message is for who
-    deploys a query, or runs a pipeline."""
+    """Raise InvalidArgument if these statements are not the ones that the row's checkpoints belong to. With
+    `deployed` the message names the commands of deployed queries, else those of pipelines."""
     before = {output.target: output.fingerprint for output in row.outputs}
     after = {output.target: output.fingerprint for output in outputs}
     if before == after:
@@ -396,7 +396,7 @@ def _need(txn: Reading, name: str) -> PipelineRow:
     return row
 
 
-def _held(txn: Reading, name: str, holder: PipelineHolder | None) -> PipelineRow:
+def _row_of_holder(txn: Reading, name: str, holder: PipelineHolder | None) -> PipelineRow:
     row = _find(txn, name)
     if row is None or holder is None or row.holder != holder:
         raise Conflict(f"pipeline '{name}' is no longer held by this process: another one has taken it over")

@@ -161,7 +161,8 @@ class Pipeline:
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the pipeline ends; False if it has not ended within `timeout_s` seconds (None: no limit). Raises
-        PipelineFailed, Conflict if another process has taken the pipeline over, and InvalidArgument."""
+        PipelineFailed, Conflict if another process has taken the pipeline over, and InvalidArgument
+        for an invalid `timeout_s`."""
         timeout_s = wait_limit("timeout_s", timeout_s)
         clock = self.store.runtime.clock
         deadline = None if timeout_s is None else clock.monotonic() + timeout_s
@@ -178,7 +179,7 @@ class Pipeline:
 
     def finish(self) -> None:
         """Let the pipeline end once each query has finished the micro-batch in progress. Returns at once; a call of
-        `await_termination` waits for the end, and `stop` ends it without finishing."""
+        `await_termination` waits for the end, and `stop` ends the pipeline without finishing the micro-batch."""
         with self._changed:
             self._finishing = True
             self._changed.notify_all()
@@ -243,12 +244,12 @@ class Pipeline:
             ("its supervision", self._watch),
             ("its end", self._stop_queries),
             ("its end", self.progress),
-            ("its end", self._give_back),
+            ("its end", self._release_row),
         ):
             try:
                 act()
             except Exception as exc:
-                self._failure = self._failure or self._broken(what, exc)
+                self._failure = self._failure or self._failure_of(what, exc)
         if self._failure is None:
             PIPELINE_ENDED(pipeline=self.name)
         else:
@@ -261,17 +262,17 @@ class Pipeline:
         """Start queries and measure progress until the pipeline must end."""
         unfinished: Mapping[str, int] | None = None  # once it is to end: the batch to wait for, by target
         while not self._stopping:
-            self._failure = self._heartbeat.lost or self._failed()
+            self._failure = self._heartbeat.lost or self._query_failure()
             if self._failure is not None:
                 return
             if self._finishing or self._heartbeat.stop_requested:
                 running = self._in_progress()
                 unfinished = running if unfinished is None else unfinished
                 if all(running.get(target) != batch for target, batch in unfinished.items()):
-                    self._failure = self._failed()  # a query may have failed since it was asked
+                    self._failure = self._query_failure()  # a query may have failed since the pipeline was asked to end
                     return
             elif not self._advance():
-                self._failure = self._failed()
+                self._failure = self._query_failure()
                 return
             with self._changed:
                 if not self._stopping:
@@ -290,15 +291,15 @@ class Pipeline:
                 found[target] = batch
         return found
 
-    def _broken(self, what: str, exc: Exception) -> PipelineFailed:
+    def _failure_of(self, what: str, exc: Exception) -> PipelineFailed:
         failure = PipelineFailed(self.name, what, explain(exc))
         failure.__cause__ = exc
         return failure
 
-    def _failed(self) -> PipelineFailed | None:
+    def _query_failure(self) -> PipelineFailed | None:
         for target, query in self._queries.items():
             if not query.isActive and (why := query.exception()) is not None:
-                return self._broken(target, why)
+                return self._failure_of(target, why)
         return None
 
     def _stop_queries(self) -> None:
@@ -308,7 +309,7 @@ class Pipeline:
         finally:
             stop_reading(streams)
 
-    def _vanish(self, held: Sequence[Held], now: int) -> None:
+    def _remove_ephemeral(self, held: Sequence[Held], now: int) -> None:
         """Release an ephemeral pipeline's streams, and remove its row and checkpoints unless the row was lost."""
         for each in held:
             each.leave()
@@ -316,7 +317,7 @@ class Pipeline:
         if row is not None:
             drop_checkpoints(self.store, row)
 
-    def _give_back(self) -> None:
+    def _release_row(self) -> None:
         """Release the pipeline's row for the next run; of an ephemeral pipeline, remove it. Close an owned store."""
         self._heartbeat.close()
         holder, now = self._heartbeat.holder, self.store.runtime.clock.now()
@@ -324,7 +325,7 @@ class Pipeline:
         error = None if self._failure is None else str(self._failure)
         try:
             if self._held is not None:
-                self._vanish(self._held, now)
+                self._remove_ephemeral(self._held, now)
             row_of.finish(self.store.catalog, self.name, holder, now=now, error=error, progress=progress)
         finally:
             if self._owned:
@@ -332,7 +333,7 @@ class Pipeline:
 
 
 def stop_queries(queries: Iterable[StreamingQuery]) -> None:
-    """Stop all of these queries, also after one that can't be stopped. Raises the first error."""
+    """Stop all of these queries, even if one of them can't be stopped. Raises the first error."""
     failed: Exception | None = None
     for query in queries:
         try:

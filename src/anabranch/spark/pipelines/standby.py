@@ -6,8 +6,8 @@ and publishes nothing. Spark's id of the query is that of the leader, and so is 
 
 It takes over in three steps. The run takes the pipeline's row: from here on the leader publishes nothing more. It finishes
 all batches that the leader planned, and publishes those that the leader did not. Then the row names its checkpoints, and
-it plans batches of its own. Killed in between, the next run goes on from the checkpoints that the row names: either way
-each batch that is published was planned there.
+it plans batches of its own. If the run is killed in between, the next run continues from the checkpoints that the row
+names. So every batch that is published was planned in the checkpoints that the row names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = ["Standby", "StandbyLag", "copy_checkpoint", "refuse_unfollowable"]
 _POLL_S: Final = 0.01
 _LOOK_S: Final = 0.25
 _REMOTE_LOOK_S: Final = 1.0  # each look at checkpoints in a bucket lists two of their folders a statement
-# Of a state store: the version that a file holds. Batch n makes version n + 1 of version n.
+# A file of a state store, with the version that it holds. Batch n turns version n into version n + 1.
 _VERSION: Final = re.compile(r"(?:^|/)state/.*/(\d+)(?:_[^/.]+)*\.(?:changelog|zip|delta|snapshot)[^/]*$")
 _NUMBER: Final = re.compile(r"(offsets|commits)/(\d+)$")
 _VARYING: Final = frozenset(
@@ -75,9 +75,9 @@ _VARYING: Final = frozenset(
     ]
 )
 
-_BATCHES: Final = 2  # one runs here, and one there
-_READY_S: Final = 5.0  # the time that a warm spare driver needs, on an idle machine
-_LOST_S: Final = 15.0
+_BATCHES: Final = 2  # one runs in the standby, and one in the leader
+_READY_S: Final = 5.0  # lag up to which it becomes ready: the start of a run in a spare driver on an idle machine
+_LOST_S: Final = 15.0  # lag up to which it stays ready
 
 
 def refuse_unfollowable(steps: Sequence[Step]) -> None:
@@ -174,7 +174,7 @@ class Standby:
             )
 
     def failure(self) -> str | None:
-        """Why it follows no more; None while it does."""
+        """Why the standby has stopped following; None while it follows."""
         for target, query in self._queries.items():
             if not query.isActive:
                 why = query.exception()
@@ -195,8 +195,8 @@ class Standby:
 
     def take_over(self, epoch: int) -> Pipeline:
         """Take the pipeline over from the leading run, and continue in its place, for the host that has the query in
-        this epoch. Raises Conflict if it no longer has, or if the pipeline is no longer the one that is followed, and
-        PipelineFailed; then the checkpoints that the row names are still those to go on from."""
+        this epoch. Raises Conflict if another host has taken the query, or if the pipeline is no longer the one that is
+        followed, and PipelineFailed. After either error the next run continues from the checkpoints that the row names."""
         assert self._row is not None, "it was started"
         store, now = self._store, self._store.runtime.clock.now
         holder = row_of.this_process(self._token)
@@ -218,7 +218,8 @@ class Standby:
                 self._finish_planned(output)
             own = (replace(each, checkpoint=self._outputs[each.target].checkpoint) for each in row.outputs)
             row = replace(row, outputs=tuple(own))
-            self._outputs = {}  # they are the pipeline's now, also if it is not known whether the row was stored
+            # `stop` must not remove these checkpoints any more: the row may name them, even if `save` fails.
+            self._outputs = {}
             row_of.save(store.catalog, row)
             self._role.become("plans")
             PIPELINE_STARTED(pipeline=self._name, generation=row.generation, start="takes over")
@@ -246,7 +247,7 @@ class Standby:
     def stop(self) -> None:
         """Stop following, and remove the checkpoints unless the pipeline's row may name them."""
         self._role.become("ended")
-        shutil.rmtree(self._role.file.parent, ignore_errors=True)  # to its sources this says the same
+        shutil.rmtree(self._role.file.parent, ignore_errors=True)  # a missing file tells the sources the same
         stop_queries(self._queries.values())
         for output in self._outputs.values():
             output_checkpoint(self._store, output.checkpoint).drop()
@@ -276,10 +277,10 @@ class Standby:
 
 
 def copy_checkpoint(leader: CheckpointFolder, sibling: str, planned: int) -> None:
-    """Copy a checkpoint in its state after Spark planned this batch and before it ran it. This batch is the first to be
-    repeated.
+    """Copy a checkpoint as it was after Spark planned the batch `planned` and before Spark ran it. The standby begins by
+    repeating this batch.
 
-    A file of a state's version may need other files that were written before it. So those are listed afterwards."""
+    A file of a state's version may need other files that were written before it. So the other files are listed last."""
     known = {name for name in leader.files() if _is_before(name, planned)}
     others = {name for name in leader.files() if not (_VERSION.search(name) or _NUMBER.search(name))} - {MARK_FILE}
     leader.copy(sibling, sorted(known | others))
@@ -303,16 +304,16 @@ def _drop(store: Store, before: PipelineRow) -> None:
 
 
 class StandbyLag:
-    """Of one statement. `repeated` is the first batch that the standby runs, which takes longest."""
+    """How far a standby is behind in one statement. `repeated` is the first batch that the standby runs, which takes longest."""
 
     def __init__(self, repeated: int) -> None:
         self._repeated = repeated
-        self._seen: deque[tuple[int, float]] = deque()  # what was planned, and when that was first seen
+        self._seen: deque[tuple[int, float]] = deque()  # each planned batch, and when it was first seen
         self._is_near = False
 
     def is_near(self, planned: int, done: int, now_s: float) -> bool:
-        """True if it is at most two batches behind, or was in the last seconds: less than a start would take, and then
-        it has the processor for itself. `planned` is the last batch that the leader has planned, `done` the last one
+        """True if the standby is at most two batches behind, or only a few seconds. Catching up then takes less time than
+        a start, because the leader no longer uses the processor. `planned` is the last batch that the leader has planned, `done` the last one
         that the standby is done with; `now_s` never falls."""
         if not self._seen or planned > self._seen[-1][0]:
             self._seen.append((planned, now_s))

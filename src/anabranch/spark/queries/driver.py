@@ -65,7 +65,8 @@ __all__ = ["abandoned_tasks", "main"]
 
 
 def abandoned_tasks(spark: SparkSession) -> int:
-    """About how many there are. Jobs that begin or end meanwhile make it wrong for a moment, in either direction."""
+    """The approximate number of tasks that still run after their stage has ended. Jobs that begin or end during the count
+    make it wrong for a moment, in either direction."""
     tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
     running = sum(each.numRunningTasks() for each in tracker.getExecutorInfos())
     stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
@@ -82,7 +83,8 @@ _REFUSALS: Final = (
 
 @dataclass(eq=False)
 class _Followed:
-    """A query whose standby this driver is, as of this change. `standby`: once it could take over. `taken`: it does."""
+    """A query that this driver follows as its hot standby, as of `change`. `standby` is set while it is ready to take over,
+    `taken` once it takes over."""
 
     change: int
     standby: Standby | None = None
@@ -103,7 +105,7 @@ class _Driver:
         self._standbys: dict[str, _Followed] = {}
 
     def take(self, message: dict[str, Any]) -> None:
-        """Do what the host says."""
+        """Handle one message of the host."""
         if (name := message.get("run")) is not None:
             self._stopping.discard(name)
             threading.Thread(
@@ -174,7 +176,7 @@ class _Driver:
         self._host.send(event="unfollowed", query=name, change=followed.change, how=how, error=error)
 
     def _watch_standby(self, name: str, followed: _Followed, standby: Standby) -> str | None:
-        """Why it has failed, or None once it takes over."""
+        """Watch a standby until it fails or takes over. Returns why it has failed, or None if it takes over."""
         while (error := standby.failure()) is None:
             is_ready = standby.is_ready()
             with self._lock:
@@ -189,7 +191,7 @@ class _Driver:
             return None if followed.taken else error
 
     def _take_standby(self, name: str, change: int) -> Standby | None:
-        """The standby of a query, if it is ready and follows the run of this change. It is no longer one."""
+        """The standby of a query, if it is ready and follows the run of this change. From then on this driver has no standby of it."""
         with self._lock:
             followed = self._standbys.pop(name, None)
             if followed is None or followed.standby is None or followed.change != change:
@@ -198,7 +200,7 @@ class _Driver:
             return followed.standby
 
     def _take_over(self, row: QueryRow) -> Pipeline | None:
-        """The pipeline of a query whose standby is here, as it goes on from there; None if it can't."""
+        """The pipeline of a query whose standby in this driver takes over; None if there is no standby, or it can't."""
         name = row.name
         standby = self._take_standby(name, row.change)
         if standby is None:
@@ -223,8 +225,8 @@ class _Driver:
         self._end_with_abandoned_tasks(name)
 
     def _end_with_abandoned_tasks(self, name: str) -> None:
-        """End this process if tasks go on although their query has ended: Spark can't interrupt them, and they keep the
-        processors from the other queries, which the host then runs in another driver."""
+        """End this process if tasks of an ended query still run: Spark can't interrupt these tasks, and they take processors
+        from the other queries. The host then runs the other queries in another driver."""
         for _ in range(round(limits.DEPLOYMENT_TASKS_S)):
             try:
                 if abandoned_tasks(self._spark) <= 0:
@@ -269,8 +271,8 @@ class _Driver:
         return pipeline
 
     def _remove_abandoned(self, name: str, epoch: int, begun: Micros) -> None:
-        """Remove the checkpoints of standbys that were killed before this run began. In its thread, as a standby may take
-        over once this run has ended."""
+        """Remove the checkpoints of standbys that were killed before this run began. Called in the run's
+        own thread, before the run ends: afterwards a standby may take over."""
         with suppress(AnabranchError):  # else they are removed with the next start
             pipeline = without_standby(self._store.catalog, name, epoch)
             if pipeline is not None:
@@ -280,7 +282,7 @@ class _Driver:
         name, epoch = row.name, row.epoch
         if restart is not None and restart.upgrade and restart.only is None:
             restart = self._choose(name, epoch, version, restart)
-        # The places of an upgrade are for those that start over.
+        # An upgrade's places apply only to the statements that start over.
         places = None if restart is None or (restart.only is not None and not restart.places) else list(restart.places)
         return run(
             self._store,
@@ -298,7 +300,8 @@ class _Driver:
         )
 
     def _choose(self, name: str, epoch: int, version: QueryVersion, restart: QueryRestart) -> QueryRestart:
-        """Which statements start over in an upgrade. Raises InvalidArgument if it can't be, or does not say where."""
+        """Which statements start over in an upgrade. Raises InvalidArgument if a statement can't be upgraded,
+        or has to start over and `restart` has no place for it."""
         found = check_upgrade(
             plan_upgrade(
                 record.get(self._store.catalog, name),
@@ -312,7 +315,7 @@ class _Driver:
 
 
 def _listen(messages: queue.SimpleQueue[dict[str, Any]], folder: str) -> None:
-    """Pass on what the host says, up to its last word; without one it was killed."""
+    """Queue the host's messages up to `exit`. If the input ends without `exit`, the host was killed: end this process."""
     for line in sys.stdin:
         message = parse_line(line)
         messages.put(message)

@@ -1,8 +1,9 @@
 """The host: takes deployed queries whose lease is free, runs each in a driver, and keeps it running.
 
-A host holds a query by a lease, which it renews. When it is killed, its drivers end with it, and another host takes the
-query once the lease's time has come. A host that could not renew a lease in time ends the query; should its driver be
-stopped or cut off, the row of the pipeline, taken by the next driver, keeps it from publishing anything more."""
+A host has a lease on each of its queries, and renews it. When the host is killed, its drivers end with it, and another
+host takes the queries once their leases have expired. A host that could not renew a lease in time ends the query. A driver
+that is suspended or cut off can't be ended; it publishes nothing more once the next driver has taken the pipeline's row.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ from anabranch.store import Store
 __all__ = ["QueryHost"]
 
 _ROUND_S: Final = 0.5
-_END_S: Final = 1.0  # of a driver that has closed its output
+_END_S: Final = 1.0  # how long to wait for the end of a driver that has closed its output
 _SETTLED_S: Final = 3.0  # after which the first batches of a query are done
 
 
 class QueryHost:
     """Runs the queries of a store for which it has room. `spares` drivers are started and warmed ahead, so that a query that is
     deployed, or whose driver was killed, runs within seconds. The queries of a group share one driver, or with
-    `driver_per_query` each has its own. A version with Python code always has its own, which is used for nothing before and
+    `driver_per_query` each has its own. A version with Python code always has its own, which runs nothing else before or
     after. `conf` are settings of Spark. `capacity` is by default that of the machine. Raises InvalidArgument for a lease that is too
     short to be renewed in time, or too long to be waited for."""
 
@@ -77,7 +78,7 @@ class QueryHost:
         self._pool = DriverPool(addresses_of(store), conf or {}, self._events, spares=spares)
         self._standbys = HotStandbys(store, self._token, self._logs, lease_us=lease_us, driver=self._standby_driver)
         self._questions = Questions(store, self._pool)
-        self._apart: dict[str, int] = {}  # queries that do not share a driver any more, as of this change of each
+        self._apart: dict[str, int] = {}  # queries that do not share a driver any more, and the change of each
         self._draining = False
 
     def run(self, stopped: Callable[[], bool]) -> None:
@@ -116,7 +117,7 @@ class QueryHost:
                 self._ended(driver) if message is None else self._handle_message(driver, message)
 
     def _look(self) -> None:
-        """Take free queries, renew leases, and act on what is wanted."""
+        """Take free queries, renew leases, and act on the requested states."""
         now = self._store.runtime.clock.now()
         rows = {row.name: row for row in hosting.queries(self._store.catalog)}
         for name, row in rows.items():
@@ -177,8 +178,8 @@ class QueryHost:
         return DriverOwner(row.needs.group)
 
     def _refusal(self, row: QueryRow, owner: DriverOwner, *, standby: bool = False) -> str | None:
-        """Why there is no room for a query, or for its hot `standby`; None if there is. A query whose standby is here has
-        its room."""
+        """Why there is no room for a query, or for its hot `standby`; None if there is. There is always
+        room for a query whose hot standby is on this host: that room is reserved already."""
         if not standby and self._standbys.is_ready(row.name, row.change):
             return None
         needs, owners, drivers = self._reserved(without=None if standby else row.name)
@@ -246,7 +247,7 @@ class QueryHost:
 
     def _start(self, name: str, held: HeldQuery, *, after: str | None = None) -> None:
         """Start a query, in its hot standby if there is one. `after`: why its last run ended, unless that was noted."""
-        change = held.row.change  # the one for which the driver is chosen; there may be another one by now
+        change = held.row.change  # the driver is chosen for this change; the stored row may have a newer one
         ready, taken = self._standbys.is_ready(name, change), False
 
         def starting(row: QueryRow) -> QueryRow:
@@ -310,7 +311,7 @@ class QueryHost:
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
 
     def _note_running(self, name: str, held: HeldQuery) -> None:
-        """Its run has started. If the query was changed meanwhile, another run is to start, or none."""
+        """Set the state of a query whose run has started, unless the query was changed meanwhile: then the run is stopped."""
         change = held.change
 
         def running(row: QueryRow) -> QueryRow:
@@ -322,7 +323,7 @@ class QueryHost:
         if how == "crashed" and not asked:
             self._continue(name, held, str(error))
             return
-        self._standbys.drop(name)  # it would stop, or fail, in the same way
+        self._standbys.drop(name)  # the standby would stop, or fail, in the same way
         if how == "stopped" or (asked and how == "lost"):
             self._note(name, held, "has stopped")
             if asked or held.row.wanted != "running":
@@ -351,8 +352,9 @@ class QueryHost:
                 self._continue(name, held, f"driver {driver.pid} ended {how}")
 
     def _separate(self, ended: Mapping[str, HeldQuery]) -> None:
-        """Have queries run apart whose common driver has ended, if their last run had ended too: one of them may be what ends it,
-        and which one shows then. One that is deployed anew shares a driver again."""
+        """After the end of a shared driver, give each query that had been restarted before a driver of its own. One of these
+        queries may be what ends the driver; with separate drivers it shows which. A query that is changed shares a
+        driver again."""
         for name, held in ended.items():
             if held.row.restarts and self._apart.get(name) != held.row.change:
                 self._apart[name] = held.row.change
@@ -361,11 +363,11 @@ class QueryHost:
                     self._note(name, held, note, level="warning")
 
     def _continue(self, name: str, held: HeldQuery, error: str) -> None:
-        """After the end of its driver, or of other processes that its run needs."""
-        if not self._go_on_in_standby(name, held, error):
+        """Continue a query after its driver, or another process that its run needs, has ended."""
+        if not self._continue_in_standby(name, held, error):
             self._retry(name, held, error)
 
-    def _go_on_in_standby(self, name: str, held: HeldQuery, error: str) -> bool:
+    def _continue_in_standby(self, name: str, held: HeldQuery, error: str) -> bool:
         """Have the hot standby of a query take over, here or on another host. False if there is none that is ready."""
         if self._draining or held.row.wanted != "running":
             return False
@@ -417,8 +419,8 @@ class QueryHost:
         return None
 
     def _keep_spares(self) -> None:
-        """Keep spare drivers ready while there is room for another driver, and no query starts, which they would slow
-        down. End those for which there is no room any more."""
+        """Keep spare drivers ready while there is room for another driver and no query is starting: a driver that starts
+        would slow it down. End the spare drivers for which there is no room any more."""
         held, now_s = list(self._held.values()), time.monotonic()
         starting = any(each.driver is not None and not each.has_run_for(_SETTLED_S, now_s) for each in held)
         busy = {each.driver for each in held if each.driver is not None} | self._standbys.drivers
@@ -432,7 +434,7 @@ class QueryHost:
         """End all runs after their micro-batches, and give all queries back."""
         self._draining = True
         self._standbys.drain()
-        for driver in self._pool.starting():  # nothing runs in it, so no run has failed
+        for driver in self._pool.starting():  # no query runs in it yet, so no run has failed
             self._pool.ended(driver, 0.0)
             self._standbys.ended(driver)
             for held in self._held.values():

@@ -59,8 +59,8 @@ class WindowClosing:
 
 @dataclass(frozen=True, slots=True)
 class ClockClosing:
-    """Close windows over append times as the clock passes their ends, also without new events. They end at `start_us` and
-    multiples of `step_us` (sessions anywhere; then the watermark moves by such steps). All are closed `horizon_us` after
+    """Close windows over append times as the clock passes their ends, also without new events. Windows end at `start_us` and
+    multiples of `step_us` after it. Sessions end anywhere; for them the watermark moves by such steps. All are closed `horizon_us` after
     the newest append time."""
 
     horizon_us: int
@@ -83,9 +83,9 @@ class Idleness:
 
 @dataclass(frozen=True, slots=True)
 class MarkerOption:
-    """Options of the markers of a source whose watermark is delayed by `delay_us`. The source's option `markers`. With
-    `ask_us` it yields one without effect on the watermark when there were no events for so long, so that a micro-batch
-    runs. With `clock` the watermark follows the clock where there are no new events."""
+    """Options of the markers of a source whose watermark is delayed by `delay_us`. The source's option `markers`. After
+    `ask_us` without events the source yields a marker that makes a micro-batch run and leaves the watermark as it is. With
+    `clock` the watermark follows the clock where there are no new events."""
 
     delay_us: int
     closing: WindowClosing | None = None
@@ -115,8 +115,8 @@ class SourceTimes:
 
 
 def idle_watermark(own: SourceTimes, others: Sequence[SourceTimes], *, idle_us: int, now: int) -> int | None:
-    """The watermark that a source which is read to its tail takes over from the others; None if it is not idle, or there
-    is none to take over. That is the least of those that are not idle; if all are idle, the greatest of all."""
+    """The watermark that a source which is read to its tail takes over from the others: the lowest of the sources that are
+    not idle; if all are idle, the highest of all. None if the source is not idle, or a source that is not idle has none."""
     if now - own.appended_at < idle_us:
         return None
     active = [each.watermark for each in others if now - each.appended_at < idle_us]
@@ -137,8 +137,8 @@ class Markers:
         self._rest: tuple[StreamCut, int] | None = None  # where the source has no more events, and since when
         self._asked_at: StreamCut | None = None
         self._clock_cut: StreamCut | None = None  # where the source had no more events
-        self._clock_watermark: int | None = None  # how far the watermark is there
-        self._clock_stop: int | None = None  # how far it has to go there
+        self._clock_watermark: int | None = None  # the watermark at `_clock_cut`
+        self._clock_stop: int | None = None  # the watermark that closes all windows at `_clock_cut`
 
     def due(self, opened: Store, offset: SourceOffset, *, once: bool = False) -> Marker | None:
         """The marker to yield at `offset`, where the source has no more events at present; None if none is due. With
@@ -154,18 +154,18 @@ class Markers:
             newest = _newest_of_all(opened, self._option.closing)
             watermark = None if newest is None else newest + self._option.closing.horizon_us
         elif self._option.idleness is not None:
-            watermark = self._idle(opened, offset.cut.stream, self._option.idleness)
+            watermark = self._idle_marker_watermark(opened, offset.cut.stream, self._option.idleness)
             if watermark is None or (self._advanced_to is not None and watermark <= self._advanced_to):
                 return None
             self._advanced_to = watermark
         else:
             now, ask_us = opened.runtime.clock.now(), self._option.ask_us
-            watermark = self._passed(opened, offset.cut, now, once=once)
-            if watermark is None and ask_us is not None and self._asks(offset.cut, now, ask_us):
+            watermark = self._clock_marker_watermark(opened, offset.cut, now, once=once)
+            if watermark is None and ask_us is not None and self._is_ask_due(offset.cut, now, ask_us):
                 return Marker(number, 0)
         return None if watermark is None else Marker(number, watermark + self._option.delay_us)
 
-    def _asks(self, cut: StreamCut, now: int, ask_us: int) -> bool:
+    def _is_ask_due(self, cut: StreamCut, now: int, ask_us: int) -> bool:
         if self._rest is None or self._rest[0] != cut:
             self._rest = cut, now
         if cut == self._asked_at or now - self._rest[1] < ask_us:
@@ -173,9 +173,9 @@ class Markers:
         self._asked_at = cut
         return True
 
-    def _passed(self, opened: Store, cut: StreamCut, now: int, *, once: bool) -> int | None:
-        """The watermark that closes the windows over append times whose ends the clock has passed by the watermark's
-        delay, because then nothing is appended to them any more; None if there are none."""
+    def _clock_marker_watermark(self, opened: Store, cut: StreamCut, now: int, *, once: bool) -> int | None:
+        """The watermark that closes windows over append times; None if there are none to close. A window is closed once
+        the clock has passed its end by the watermark's delay, because then nothing is appended to it any more."""
         clock = self._option.clock
         if clock is None:
             return None
@@ -194,7 +194,7 @@ class Markers:
         self._clock_watermark = None if once or watermark == stop else watermark
         return watermark
 
-    def _idle(self, opened: Store, stream: StreamId, idleness: Idleness) -> int | None:
+    def _idle_marker_watermark(self, opened: Store, stream: StreamId, idleness: Idleness) -> int | None:
         with opened.catalog.reading() as reading:
             own = _times(load(reading, stream), self._option.delay_us)
             others = [_times(load(reading, other), delay_us) for other, delay_us in idleness.others]
@@ -244,8 +244,8 @@ def is_event() -> Column:
     """A condition that keeps events and removes markers. Use it right after `withWatermark`.
 
     Spark moves other conditions below the watermark, where they would remove markers before the watermark is computed.
-    It moves none across a condition that is not deterministic. So this one is not, by a term that is always false: no
-    partition has a number below zero.
+    It moves none across a condition that is not deterministic. So a term makes this condition
+    nondeterministic. The term is always false: no partition has a number below zero.
     """
     from pyspark.sql import functions
 

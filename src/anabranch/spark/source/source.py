@@ -73,9 +73,9 @@ _Offset = dict[str, str]
 class PipelineSource:
     """How a statement of a pipeline reads a source: the option `pipelineSource`.
 
-    By `markers` the source advances the watermark without an event, to close windows or while it is idle. With `follow` it
-    takes the ends of its batches from that run, as its hot standby. `await_standby` is the place of the query's checkpoint,
-    where its hot standby notes its progress: batches wait a little for it. With `shed` only a part of the events is read, with
+    By `markers` the source advances the watermark without an event, to close windows or while it is idle. With `follow` its
+    batches end where those of the followed run end, as in a hot standby. `await_standby` is the place of the query's
+    checkpoint, where its hot standby notes its progress: batches wait a little for the standby. With `shed` only a part of the events is read, with
     their keep rate in `_shed_rate`; with `shed_draw` all are, each with a random number in `_shed_draw`, by which the query
     decides which it keeps."""
 
@@ -163,11 +163,10 @@ class _SparkSource:
         return reads_of(self._open())
 
     def _shared_reads(self, stream: StreamId) -> RangeReads:
-        """What a task reads with."""
+        """How a task reads: through the folder that the machine's tasks share, if there is one."""
         folder = shared_folder(stream)
-        if (
-            folder is None or self._open().runtime.sealer is not None
-        ):  # events of an encrypted store are not written unencrypted
+        # Events of an encrypted store are not written to the shared folder, which is not encrypted.
+        if folder is None or self._open().runtime.sealer is not None:
             return self._reads()
         return SharedReads(self._reads(), folder)
 
@@ -216,7 +215,7 @@ class _SparkSource:
             with self._access.explained():
                 row = marker_row(self._open(), partition.stream, self._names, partition.time_us)
                 yield from self._with_shed_columns(iter([row]), 1.0)
-        if isinstance(partition, RangePartition):  # if there is none, Spark passes an empty partition of its own
+        if isinstance(partition, RangePartition):  # for a read without partitions Spark passes one of its own
             options = self._options
             with self._access.explained():
                 reads = self._shared_reads(partition.stream)
@@ -256,7 +255,9 @@ class StreamReader(_SparkSource, DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
         self._first: SourceOffset | None = None
-        self._latest_start: SourceOffset | None = None  # of a batch; Spark asks no restarted query for the first one
+        self._latest_start: SourceOffset | None = (
+            None  # of the latest batch; Spark calls no initialOffset for a restarted query
+        )
         self._end: StreamCut | None = None
         self._idle = False
         self._available_now = False
