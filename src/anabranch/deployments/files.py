@@ -86,7 +86,7 @@ def put_contents(txn: Writing, files: Iterable[QueryFile], contents: Mapping[str
 
 
 def drop_contents(txn: Writing, dropped: Iterable[QueryVersion]) -> None:
-    """Remove the contents that only these versions had, which are gone already."""
+    """Remove the contents of files that only the versions `dropped` had. These versions are removed already."""
     digests = {file.digest for version in dropped for file in version.files}
     if digests:
         kept = {file.digest for _, version in txn.states(QUERY_VERSION) for file in version.files}

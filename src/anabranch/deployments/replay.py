@@ -69,7 +69,7 @@ def swap(txn: Writing, name: str, epoch: int, outputs: Sequence[PipelineOutput],
     fresh, stale = txn.state(PIPELINE, name), txn.state(PIPELINE, query.name)
     if fresh is None or not fresh.prepared:
         raise Conflict(f"query '{name}' has not started yet")
-    taken = {StreamName.parse(wanted): ident for ident, wanted in _named(fresh, outputs)}
+    taken = {StreamName.parse(wanted): ident for ident, wanted in _stream_names(fresh, outputs)}
     kept = _move_away(txn, query, stale, taken, now)
     for wanted, ident in taken.items():
         _take_name(txn, ident, wanted, kept.get(str(wanted)), now)
@@ -86,7 +86,7 @@ def swap(txn: Writing, name: str, epoch: int, outputs: Sequence[PipelineOutput],
     return {before: str(after.name) for before, after in kept.items() if before in left}
 
 
-def _named(pipeline: StoredPipeline, outputs: Sequence[PipelineOutput]) -> Iterator[tuple[StreamId, str]]:
+def _stream_names(pipeline: StoredPipeline, outputs: Sequence[PipelineOutput]) -> Iterator[tuple[StreamId, str]]:
     """The streams of a replay, each with the name that it takes."""
     for built, wanted in zip(pipeline.outputs, outputs, strict=True):
         for known, name in zip((built.target_id, *built.side_ids), (wanted.target, *wanted.sides), strict=True):
@@ -99,7 +99,7 @@ def _named(pipeline: StoredPipeline, outputs: Sequence[PipelineOutput]) -> Itera
 def _move_away(
     txn: Writing, query: QueryRow, pipeline: StoredPipeline | None, names: Iterable[StreamName], now: Micros
 ) -> dict[str, StreamInfo]:
-    """Rename the streams of the present results whose names are needed. Returns them, renamed, by those names. Raises
+    """Rename the streams of the present results whose names the replay takes. Returns them, renamed, by those names. Raises
     InvalidArgument for one that the query does not write."""
     outputs = () if pipeline is None else pipeline.outputs
     own = frozenset[str]().union(*(output.ids for output in outputs))

@@ -40,8 +40,7 @@ def result_stream(info: QueryInfo, result: str | None = None) -> str | None:
 
 
 def check_may_come(info: QueryInfo) -> None:
-    """Raise NoResultsYet if results that are not there will not come by waiting: the query has failed, or is not to
-    run."""
+    """Raise NoResultsYet if waiting for results is in vain: the query has failed, or is not to run."""
     if info.state == "failed":
         raise NoResultsYet(info.name, "failed", info.error)
     if info.wanted != "running":
@@ -66,7 +65,8 @@ def open_results(
         info = get(name)
         stream = result_stream(info, result)
         if stream is not None:
-            try:  # all of what was waited for is later than the call
+            try:
+                # All results of a query that had none at the call are later than the call: its tail is their head.
                 place = HEAD if waited and start in (TAIL, TAIL.value) else start
                 return open_reader(stream, start=place, follow=follow, **options)
             except (ScopeNotFound, StreamNotFound) as exc:

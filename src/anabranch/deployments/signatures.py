@@ -1,8 +1,8 @@
 """Signatures of deployed queries, and the public keys whose signatures a store accepts.
 
 A signature is one of the statements, the values of their parameters and the files of a version, by Ed25519. Its text is
-`ed25519:KEY:SIGNATURE`, both in base64. With a trusted key in the store, no query is deployed, and none is run, without a
-signature by one of them."""
+`ed25519:KEY:SIGNATURE`, both in base64. Once the store has a trusted key, a query is deployed and run only with a
+signature by a trusted key."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def union(sketches: Iterable[bytes | None], parts: int = PARTS) -> bytes:
 
 
 def contains(sketch: bytes, value: object) -> bool:
-    """False if the value was not there; true if it was, and now and then if it was not. Raises InvalidArgument."""
+    """True if the value occurred. If it did not, false, except with the probability `error`. Raises InvalidArgument."""
     filled, hashes = _read(sketch), _hashes([value])
     if not len(hashes):
         raise InvalidArgument("a Bloom filter does not record whether null occurred")
@@ -83,7 +83,7 @@ def contains(sketch: bytes, value: object) -> bool:
 
 
 def error(sketch: bytes) -> float:
-    """The probability that it says yes of a value that was not there. Raises InvalidArgument."""
+    """The probability that `contains` is true for a value that did not occur. Raises InvalidArgument."""
     filled = _read(sketch)
     return float(filled.full**filled.bits)
 
@@ -102,7 +102,7 @@ def _layout(parts: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """`bits`: how many of those in `words` a value sets."""
+    """A filter. Each value sets `bits` of the bits in `words`."""
 
     bits: int
     seed: int

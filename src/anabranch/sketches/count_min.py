@@ -51,7 +51,7 @@ def build(values: Values, eps: float, confidence: float, seed: int) -> bytes:
     counts = occurrences(values, "a count-min sketch")
     for key, number in zip(_keys(counts), counts.values(), strict=True):
         sketch.table[np.arange(depth), _cells(key, sketch)] += number
-    return _written(sum(counts.values()), sketch)
+    return _serialized(sum(counts.values()), sketch)
 
 
 def union(sketches: Iterable[bytes | None]) -> bytes:
@@ -66,7 +66,7 @@ def union(sketches: Iterable[bytes | None]) -> bytes:
             merged = _Sketch(merged.total + sketch.total, merged.seeds, merged.table + sketch.table)
     if merged is None:
         raise InvalidArgument("expected at least one count-min sketch, got none")
-    return _written(merged.total, merged)
+    return _serialized(merged.total, merged)
 
 
 def estimate(sketch: bytes, value: object) -> int:
@@ -84,7 +84,7 @@ def count(sketch: bytes) -> int:
 
 
 def error(sketch: bytes) -> float:
-    """By how much an estimate is too high at most, with the sketch's confidence for each value. Raises InvalidArgument."""
+    """An upper bound for the error of an estimate, which holds for each value with the sketch's confidence. Raises InvalidArgument."""
     found = _read(sketch)
     return float(2 / found.table.shape[1] * found.total)
 
@@ -144,7 +144,7 @@ def _murmur3(data: bytes, seed: int) -> int:
     return _int32(mixed ^ mixed >> 16)
 
 
-def _written(total: int, sketch: _Sketch) -> bytes:
+def _serialized(total: int, sketch: _Sketch) -> bytes:
     depth, width = sketch.table.shape
     return (
         _HEADER.pack(_VERSION, total, depth, width)

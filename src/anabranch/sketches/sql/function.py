@@ -1,4 +1,4 @@
-"""A function of SQL over columns of sketches, and those with a name."""
+"""A function of SQL over columns of sketches, and the functions with given names."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class SketchFunction:
     """A function of one row's values, or an aggregate.
 
     Where an argument is null the result is null. An aggregate's first argument is the list of `all` values of a group, of its
-    `distinct` values, or their `counts` as pairs; without any it is empty. What is not given has its default."""
+    `distinct` values, or their `counts` as pairs; without any it is empty. Arguments that are left out have their defaults."""
 
     name: str
     call: Callable[..., object]
     result: pa.DataType
     parameters: tuple[str, ...]
     defaults: tuple[int | float | bool, ...] = ()
-    """Of the last parameters."""
+    """The defaults of the last parameters."""
     gathers: Gathered | None = None
     merges_two: bool = False
     """The first two arguments are passed as a pair."""

@@ -38,8 +38,8 @@ __all__ = ["DeployedRun", "PreparedQuery", "RunOptions", "check_present", "prepa
 
 @dataclass(frozen=True, slots=True)
 class DeployedRun:
-    """A run of a deployed query, whose host holds the query in this epoch. Only one host does, so it takes the pipeline
-    from any earlier run of the query. `replay` is the version whose results it recomputes; see
+    """A run of a deployed query, whose host holds the query in this epoch. Only one host holds it at a time, so
+    the run takes the pipeline from any earlier run of the query. `replay` is the version whose results it recomputes; see
     `anabranch.deployments.replay`."""
 
     epoch: int
@@ -88,9 +88,9 @@ def prepare(
     options: RunOptions,
     held: list[Held] | None = None,
 ) -> dict[str, PreparedQuery]:
-    """Prepare every step, in order. If it fails, the streams that it created are deleted. `held`: see `create_streams`. The run
-    closes all windows at its end with `flush`, and with `once` for statements whose sources are all sealed. A deployed
-    query may have a hot standby.
+    """Prepare every step, in order. If it fails, the streams that it created are deleted. `held`: see `create_streams`. With
+    `flush` the run closes all windows at its end; with `once` it does so for statements whose sources are all sealed. The
+    run of a deployed query waits a little for its hot standby.
 
     Raises InvalidSql, InvalidArgument for a starting position that does not fit, StreamHasPipeline, Conflict.
     """
@@ -136,10 +136,10 @@ def prepare(
                 feedback_ids=tuple(map(stream_id_text, feedback)),
             )
             outputs.append(output)
-            checkpoint = _reached(spark, store, output)
+            checkpoint = _reachable_checkpoint(spark, store, output)
             made[step.target] = PreparedQuery(query.frame, target, late, checkpoint, output.starts, sides, feedback)
         if not row.prepared and row.restart.replace:
-            check_replace(store, row.name, _written_streams(_begun(row, made)))
+            check_replace(store, row.name, _written_streams(_restarted_statements(row, made)))
         record_created(store.catalog, row.name, row.holder, [stream_id_text(each) for each in created])
     except BaseException:
         for hold in held or ():
@@ -179,7 +179,7 @@ def prepare_standby(
         if output.late_id is None:
             raise InvalidArgument(f"the run of the statement for {output.target} keeps no late events")
         late = replace(late, target=stream_id(output.late_id))
-    checkpoint = _reached(spark, store, output)
+    checkpoint = _reachable_checkpoint(spark, store, output)
     sides, feedback = (tuple(map(stream_id, ids)) for ids in (output.side_ids, output.feedback_ids))
     return PreparedQuery(query.frame, stream_id(output.target_id), late, checkpoint, output.starts, sides, feedback)
 
@@ -222,7 +222,7 @@ def _starts_over(row: PipelineRow, step: Step) -> bool:
     return not row.prepared and (row.restart.only is None or step.target in row.restart.only)
 
 
-def _begun(row: PipelineRow, made: Mapping[str, PreparedQuery]) -> Mapping[str, PreparedQuery]:
+def _restarted_statements(row: PipelineRow, made: Mapping[str, PreparedQuery]) -> Mapping[str, PreparedQuery]:
     """The statements that the new generation starts over."""
     return {name: each for name, each in made.items() if row.restart.only is None or name in row.restart.only}
 
@@ -238,7 +238,7 @@ def _settle(store: Store, row: PipelineRow, made: Mapping[str, PreparedQuery]) -
     left = () if before is None else tuple(output for output in before.outputs if output.checkpoint)
     save(store.catalog, row)  # from here on the previous generation is abandoned
     if row.restart.replace:
-        for stream in _written_streams(_begun(row, made)):
+        for stream in _written_streams(_restarted_statements(row, made)):
             store.streams.truncate(stream, store.cuts.tail(stream))
     if row.restart.only is None:  # else some statements continue from their checkpoints
         roots = (output_checkpoint(store, output.checkpoint).above(2) for output in (*left, *row.outputs))
@@ -247,7 +247,7 @@ def _settle(store: Store, row: PipelineRow, made: Mapping[str, PreparedQuery]) -
     save(store.catalog, replace(row, prepared=True))
 
 
-def _reached(spark: SparkSession, store: Store, output: PipelineOutput) -> CheckpointFolder:
+def _reachable_checkpoint(spark: SparkSession, store: Store, output: PipelineOutput) -> CheckpointFolder:
     """The folder of the output's checkpoint. Raises InvalidArgument if Spark can't reach it."""
     place = output_checkpoint(store, output.checkpoint)
     why_not = configure_access(spark, place.text)

@@ -50,7 +50,7 @@ def reports_after(query: StreamingQuery, batch: int) -> list[Mapping[str, Any]]:
 
 
 class ShedRows:
-    """Of one run of a query. For one thread at a time."""
+    """Counts the events that one run of a query has shed. For one thread at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -145,12 +145,14 @@ class QueryMeter:
         self._target = prepared.target
         self._late = None if prepared.late is None else prepared.late.target
         self._starts = {StreamName.parse(name): StreamCut.parse(cut) for name, cut in prepared.starts.items()}
-        self._names: dict[StreamId, list[StreamName]] = {}  # of a source; an alias is a further one
+        self._names: dict[StreamId, list[StreamName]] = {}  # the names of each source, aliases included
         for name, cut in self._starts.items():
             self._names.setdefault(cut.stream, []).append(name)
-        self._reached = self._starts | self._before(prepared)
+        self._reached = self._starts | self._committed_cuts(prepared)
         self._late_tail = None if self._late is None else store.cuts.tail(self._late)
-        self._event_times: dict[StreamName, tuple[StreamCut, Mapping[SegmentId, Micros]]] = {}  # as of a cut
+        self._event_times: dict[
+            StreamName, tuple[StreamCut, Mapping[SegmentId, Micros]]
+        ] = {}  # with the cut for which they were read
         self._run_read = self._run_late = 0
         self._traced_to = -1  # the last batch that has a span
         self._history: deque[tuple[float, int]] = deque()
@@ -208,7 +210,7 @@ class QueryMeter:
     def _counts(
         self, query: StreamingQuery, report: Mapping[str, Any], before: Mapping[StreamName, StreamCut]
     ) -> dict[str, Any]:
-        """What the store's streams say. Raises AnabranchError."""
+        """The counts of events, and what is derived from the store's streams. Raises AnabranchError."""
         self._trace(query, report)
         self._run_read += self._read_since(before)
         operators = self._operators(query, report)
@@ -225,7 +227,7 @@ class QueryMeter:
             "segments": self._segments(unread),
         }
 
-    def _before(self, prepared: PreparedQuery) -> dict[StreamName, StreamCut]:
+    def _committed_cuts(self, prepared: PreparedQuery) -> dict[StreamName, StreamCut]:
         """Where the run begins in each source, if an earlier run committed a batch."""
         try:
             _, cuts = committed(self._store.catalog, prepared.checkpoint)

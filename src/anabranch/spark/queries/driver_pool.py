@@ -28,7 +28,7 @@ class DriverPool:
         self._conf = dict(conf)
         self._events = events
         self._spares_wanted = spares
-        self._drivers: dict[DriverProcess, _Use] = {}  # "none": a spare one; by how long they have had this use
+        self._drivers: dict[DriverProcess, _Use] = {}  # "none": a spare one; the longest in their use come first
         self._failed_starts = 0  # in a row
         self._next_spare_s = 0.0
 
@@ -46,7 +46,7 @@ class DriverPool:
         return self._use(spares[0] if spares else self._new(warm=False), "queries", owner)
 
     def for_standby(self, owner: DriverOwner, without: DriverProcess | None) -> DriverProcess | None:
-        """A driver other than this one for a hot standby of a query of the owner; None while none of the spare ones has
+        """A driver other than `without` for a hot standby of a query of the owner; None while none of the spare ones has
         started."""
         for driver in self._used_for("standbys"):
             if driver.owner == owner and driver is not without:
@@ -58,12 +58,12 @@ class DriverPool:
         return None
 
     def promote(self, driver: DriverProcess) -> DriverProcess:
-        """The standby in this driver takes over: it is one with queries now. Returns it."""
+        """Make a driver whose standby takes over one with queries. Returns it."""
         return self._use(driver, "queries", driver.owner)
 
     def for_question(self) -> DriverProcess | None:
         """A driver that has started and may answer questions about any query; None while there is no such driver. If
-        there is none at all, one is started, which then is a spare one."""
+        no driver is starting that may answer, a spare one is started."""
         of_groups = (each for each in self._used_for("queries") if each.owner and each.owner.query is None)
         drivers = [*self._spares(), *of_groups]
         if not drivers:
@@ -71,16 +71,16 @@ class DriverPool:
         return next((each for each in drivers if each.ready), None)
 
     def has(self, driver: DriverProcess) -> bool:
-        """Whether the driver is still one of this pool: it has not ended, nor is it to."""
+        """Whether the driver is still one of this pool: it has not ended, and is not being ended."""
         return driver in self._drivers
 
     def started(self, driver: DriverProcess, *, on_cluster: bool) -> None:
-        """A driver says that it is ready."""
+        """Note that a driver is ready."""
         driver.ready, driver.on_cluster = True, on_cluster
         self._failed_starts = 0
 
     def ended(self, driver: DriverProcess, timeout_s: float) -> str:
-        """A driver has ended, or is to. Returns how."""
+        """End a driver, if it has not ended yet, and remove it from the pool. Returns how it ended."""
         how = driver.end(timeout_s)
         if not driver.ready:
             self._failed_starts += 1
@@ -89,10 +89,10 @@ class DriverPool:
         return how
 
     def keep_spares(self, busy: Collection[DriverProcess], *, idle_max: int | None, more: bool) -> None:
-        """End the drivers that are no longer `busy` with queries or standbys. One of the default group is kept for the
-        group's next query if it has no other one, or becomes a spare one; no driver goes from one group to another. Of
-        the kept drivers at most `idle_max` stay; None: all. With `more` start a spare one if one is missing and may
-        stay, unless another driver starts, which it would slow down."""
+        """End the drivers that are no longer `busy` with queries or standbys. Those of the default group stay: one
+        for the group's next query if the group has no busy driver, the others as spare ones. No driver goes from one
+        group to another. Of the idle drivers at most `idle_max` stay; None: all. With `more`, start a spare driver if
+        one is missing and may stay, unless another driver is starting, which the spare one would slow down."""
         default = DriverOwner(DEFAULT_GROUP)
         with_queries = self._used_for("queries")
         has_default = any(each.owner == default for each in with_queries if each in busy)

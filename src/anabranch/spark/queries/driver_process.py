@@ -70,9 +70,9 @@ class DriverProcess:
             )
         self.pid = self._process.pid
         self.ready = False
-        self.on_cluster = False  # it has executors elsewhere, which it ends in order
+        self.on_cluster = False  # it has executors on other machines, which it has to end itself
         self.owner: DriverOwner | None = None  # None: it is a spare one
-        self._how: str | None = None  # it ended
+        self._how: str | None = None  # how it ended; None while it runs
         self._why: str | None = None  # the message about its end
         self._events = events
         self._lines = MessagePipe(self._process.stdin)
@@ -81,12 +81,12 @@ class DriverProcess:
         threading.Thread(target=self._listen, name=f"driver-{self.pid}", daemon=True).start()
 
     def send(self, **message: Any) -> None:
-        """Say something to the driver."""
+        """Send a message to the driver."""
         self._lines.send(**message)
 
     def end(self, timeout_s: float = 0.0) -> str:
-        """Have it end, or kill it after `timeout_s`, and begin to remove its files. Returns how it ended, with the reason it gave
-        or the last line of its log, unless it was killed. A second call is harmless."""
+        """Ask the driver to end, kill it after `timeout_s`, and begin to remove its files. Returns how it ended, with the
+        reason that it gave, or the last line of its log unless it was killed. A second call is harmless."""
         if self._how is not None:
             return self._how
         if timeout_s > 0:
@@ -108,7 +108,7 @@ class DriverProcess:
         return how
 
     def end_idle(self) -> None:
-        """Have it end although it runs nothing that has to be finished: at once, or on a cluster in the background."""
+        """End a driver that runs nothing: at once, or on a cluster in the background, because it has to leave the cluster."""
         if not self.on_cluster:
             self.end()
             return

@@ -1,7 +1,8 @@
 """The hot standbys that a host has: each follows the run of a query in a driver other than the one that runs it.
 
 A host has a hot standby by a lease of its own in the query's row. Hosts that do not run the query take it first; the
-host that runs it takes it if no other one does; this protects only against the end of the driver."""
+host that runs a query takes its standby only if no other host does. Such a standby protects against the end of the driver,
+not of the host."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from anabranch.store import Store
 
 __all__ = ["HotStandbys"]
 
-_OWN_AFTER_S: Final = 3.0  # for which a host leaves the standby of a query that it runs to other hosts
-_LEFT_US: Final = 3_000_000  # for which hosts leave a query whose host is gone to the one with its standby
+_OWN_AFTER_S: Final = 3.0  # how long a host leaves the standby of a query that it runs to other hosts
+_LEFT_US: Final = 3_000_000  # how long hosts leave a free query to the host with its standby
 
 
 @dataclass
@@ -62,7 +63,7 @@ class HotStandbys:
         self._driver = driver
         self._held: dict[str, _HeldStandby] = {}
         self._missing_since_s: dict[str, float] = {}
-        self._again_s: dict[str, float] = {}  # not before then, after one has failed
+        self._again_s: dict[str, float] = {}  # the time before which a failed standby is not started again
         self._failures: dict[str, int] = {}
 
     @property
@@ -76,7 +77,7 @@ class HotStandbys:
         return [held.row.needs for held in self._held.values()]
 
     def look(self, rows: Mapping[str, QueryRow], running: Mapping[str, DriverProcess | None], now: Micros) -> None:
-        """Take standbys that are wanted, and end those that are not. `running` are the queries that this host holds, with
+        """Take standbys that queries request and no host has, and end those that are no longer requested. `running` are the queries that this host holds, with
         their drivers."""
         for noted in (self._missing_since_s, self._again_s, self._failures):
             for name in noted.keys() - rows.keys():
@@ -98,7 +99,7 @@ class HotStandbys:
         return hosting.leaves_to_standby(row, self._token, now, wait_us=_LEFT_US)
 
     def take(self, name: str) -> DriverProcess:
-        """The driver that takes over a query, whose row no longer names a standby. There has to be one."""
+        """The driver that takes over a query, whose row no longer names a standby. This host has to have the standby."""
         return self._held.pop(name).driver
 
     def is_ready(self, name: str, change: int) -> bool:
@@ -114,7 +115,7 @@ class HotStandbys:
             self._release(name)
 
     def handle_message(self, driver: DriverProcess, message: Mapping[str, Any]) -> None:
-        """What a driver says about a standby."""
+        """Handle a driver's message about a standby."""
         name = str(message.get("query"))
         held = self._held.get(name)
         if held is None or held.driver is not driver or message.get("change") != held.change:
@@ -134,16 +135,16 @@ class HotStandbys:
             self._update(name, held)
             self._note(name, held, f"it can't have a hot standby: {error}", level="warning")
         else:
-            self._failed(name, held, error)
+            self._note_failure(name, held, error)
 
     def ended(self, driver: DriverProcess) -> None:
-        """A driver has ended."""
+        """Note that a driver has ended: its standbys have failed."""
         for name, held in list(self._held.items()):
             if held.driver is driver:
-                self._failed(name, held, f"driver {driver.pid} ended")
+                self._note_failure(name, held, f"driver {driver.pid} ended")
 
     def renew(self) -> None:
-        """Renew the leases, and write again what drivers have said, for the store may not have answered then. Raises
+        """Renew the leases, and write again what drivers have reported: the store may not have answered at the time. Raises
         AnabranchError where the store can't be reached."""
         for name, held in list(self._held.items()):
             try:
@@ -152,7 +153,7 @@ class HotStandbys:
                 held.lost = True
 
     def drain(self) -> None:
-        """End all."""
+        """End all standbys."""
         for name in list(self._held):
             with suppress(AnabranchError):
                 self.drop(name)
@@ -180,7 +181,7 @@ class HotStandbys:
             self._held[name] = _HeldStandby(row.change, driver, row)
             driver.send(follow=name, change=row.change)
 
-    def _failed(self, name: str, held: _HeldStandby, error: str) -> None:
+    def _note_failure(self, name: str, held: _HeldStandby, error: str) -> None:
         del self._held[name]
         failures = self._failures[name] = self._failures.get(name, 0) + 1
         self._again_s[name] = time.monotonic() + pause_s(failures + 1)
@@ -203,7 +204,7 @@ class HotStandbys:
         hosting.update_standby(self._store.catalog, name, self._token, written)
 
     def _release(self, name: str) -> None:
-        with suppress(AnabranchError):  # its time comes
+        with suppress(AnabranchError):  # its lease expires
             hosting.release_standby(self._store.catalog, name, self._token)
 
     def _note(self, name: str, held: _HeldStandby, message: str, *, level: str = "info") -> None:

@@ -46,7 +46,7 @@ def plan_upgrade(row: PipelineRow | None, versions: Sequence[QueryVersion], afte
     are kept. Raises InvalidArgument if the checkpoints belong to none of them."""
     if row is None or not row.outputs or not any(output.checkpoint for output in row.outputs):
         return UpgradePlan(0, tuple(_new(step) for step in after))
-    number, before = _before(row, versions)
+    number, before = _checkpointed_steps(row, versions)
     return UpgradePlan(number, compare(before, after))
 
 
@@ -54,7 +54,7 @@ def compare(before: Sequence[Step], after: Sequence[Step]) -> tuple[StatementPla
     """What becomes of each statement, in the order of `after`; those that are removed come last."""
     known = {step.target: step for step in before}
     found: list[StatementPlan] = []
-    restarting: dict[str, str] = {}  # streams of those that start over, and of new ones
+    restarting: dict[str, str] = {}  # result streams of statements that start over or are new, with their targets
     for step in after:
         made = _new(step) if step.target not in known else _changed(known[step.target], step, restarting)
         if made.verdict in ("restarts", "new"):
@@ -68,7 +68,7 @@ def compare(before: Sequence[Step], after: Sequence[Step]) -> tuple[StatementPla
     )
 
 
-def _before(row: PipelineRow, versions: Sequence[QueryVersion]) -> tuple[int, Sequence[Step]]:
+def _checkpointed_steps(row: PipelineRow, versions: Sequence[QueryVersion]) -> tuple[int, Sequence[Step]]:
     wanted = {output.target: output.fingerprint for output in row.outputs}
     for version in reversed(versions):
         try:
@@ -133,7 +133,7 @@ def _outputs_changed(old: Statement, new: Statement) -> str | None:
 
 
 def is_stateless(statement: Statement) -> bool:
-    """True if each row of its result surely depends on one event alone; False if that is not plain."""
+    """True if each row of its result surely depends on one event alone; False if that can't be shown."""
     if statement.joins or statement.tables or statement.windows or statement.windowed is not None or statement.outputs:
         return False
     if _depth(statement.query) > _DEPTH_MAX:
@@ -145,12 +145,12 @@ def is_stateless(statement: Statement) -> bool:
     selects = len(list(tree.find_all(exp.Select)))
     if not isinstance(tree, exp.Select) or selects != 1 or tree.find(*_STATEFUL) is not None:
         return False
-    # What neither the parser knows nor the file declares may be an aggregate.
+    # A function that is neither known to the parser nor declared in the file may be an aggregate.
     declared = {function.spark_name for function in statement.functions}
     return all(each.name in declared for each in tree.find_all(exp.Anonymous))
 
 
 def _depth(query: str) -> int:
-    """How deeply brackets are nested; those in texts count too."""
+    """How deeply brackets are nested; brackets in string literals count too."""
     steps = (1 if char in "([" else -1 for char in query if char in "([)]")
     return max(accumulate(steps), default=0)

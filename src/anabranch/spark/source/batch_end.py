@@ -180,7 +180,7 @@ class _Admission:
         return StreamCut.of(start.stream, ends)
 
     def _left(self, wanted: StreamCut) -> dict[SegmentId, int]:
-        """The offset of the first event that each segment leaves for later; segments that leave none are missing."""
+        """The offset of the first event of each segment that has events from `wanted` on, up to `stop`."""
         limit = None if self.stop is None else cuts.read_offsets(self.view, self.stop)
         left = {}
         for segment, offset in cuts.skip_exhausted(self.view, wanted.as_dict()).items():

@@ -1,11 +1,11 @@
 """A run that follows another: the hot standby of a deployed query (`anabranch.spark.pipelines.standby`).
 
 It runs the same statements with a checkpoint of its own, and takes the ends of its micro-batches from the offset log of the
-leader's checkpoint. Once its driver says that it plans (`StandbyRole`), it plans its own batches.
+leader's checkpoint. Once its driver sets its role to `plans` (`StandbyRole`), it plans its own batches.
 What it publishes is decided in `anabranch.spark.pipelines.followed_results`.
 
-In the leader's checkpoint it notes how far it is. The leader waits a little for a standby that is behind, for only one that is
-close takes over at once.
+It notes its progress in the leader's checkpoint. The leader waits a little for a standby that is behind, because only a
+standby that is close takes over at once.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
 
 
 Role: TypeAlias = Literal["follows", "leads", "plans", "ended"]
-"""It repeats the leader's batches; it holds the pipeline, and finishes what the leader planned; it plans batches of its own;
-it has ended."""
+"""`follows`: it repeats the leader's batches. `leads`: it holds the pipeline, and finishes what the leader planned. `plans`:
+it plans batches of its own. `ended`: it has ended."""
 
 _POLL_S: Final = 0.01  # two files are looked for, which takes some 30 µs
 _REMOTE_POLL_S: Final = 0.3  # of a checkpoint in a bucket, where each look is a request
-_REPEATS_MAX: Final = 300  # of an answer after which Spark plans no batch; it asks again after 10 ms
+_REPEATS_MAX: Final = 300  # answers without events: Spark plans no batch then, and asks again after 10 ms
 _BEHIND_CHECK_S: Final = 2.0
 MARK_FILE: Final = "standby"
 _BEHIND_MAX: Final = 1  # batches: the standby runs one while this run plans the next
@@ -68,14 +68,14 @@ class StandbyRole:
         return self._role
 
     def become(self, role: Role) -> None:
-        """Change the role, and wake who waits."""
+        """Change the role, and wake the threads in `wait`."""
         with self._changed:
             self._role = role
             self._write()
             self._changed.notify_all()
 
     def wait(self, role: Role, timeout_s: float) -> None:
-        """Return once the role is no longer this one, or after a while."""
+        """Return once the role is no longer this one, or after `timeout_s`."""
         with self._changed:
             if self._role == role:
                 self._changed.wait(timeout_s)
@@ -87,7 +87,7 @@ class StandbyRole:
 
 
 def read_role(file: str) -> Role:
-    """The role in a file. Without one, the driver is gone or removed it: it has ended."""
+    """The role in a file; `ended` without a file: the driver is gone, or has removed the file."""
     try:
         with open(file, encoding="ascii") as opened:
             found = opened.read()
@@ -109,7 +109,7 @@ class FollowedRun:
 
 
 def poll_s(checkpoint: str) -> float:
-    """How often is looked into a checkpoint."""
+    """The time between two looks into a checkpoint."""
     return _REMOTE_POLL_S if "://" in checkpoint else _POLL_S
 
 
@@ -132,7 +132,7 @@ class FollowedBatches:
         while (role := read_role(self._run.role)) != "plans":
             text = self._leader.read(f"offsets/{number}")
             if text is not None:
-                return self._counted(number, start, _offset_in(text, start))
+                return self._checked_end(number, start, _offset_in(text, start))
             if role == "ended":
                 raise Conflict(f"the standby of '{self._run.pipeline}' has ended")
             if waited_s >= _BEHIND_CHECK_S:
@@ -159,12 +159,12 @@ class FollowedBatches:
             number += 1
         if number != self._next:
             self._next, self._repeats = number, 0
-            # Once it has taken over, the leader's checkpoint is removed: nothing is written there any more.
+            # Once this run has taken over, the leader's checkpoint is removed: nothing is written there any more.
             if read_role(self._run.role) == "follows":
                 write_mark(self._leader, number - 1)
         return number
 
-    def _counted(self, number: int, start: SourceOffset, end: SourceOffset) -> SourceOffset:
+    def _checked_end(self, number: int, start: SourceOffset, end: SourceOffset) -> SourceOffset:
         self._repeats += 1
         if end == start and self._repeats > _REPEATS_MAX:
             raise Conflict(f"the standby of '{self._run.pipeline}' can't reproduce the leader's batch {number}")
@@ -188,13 +188,13 @@ def _offset_in(text: str, start: SourceOffset) -> SourceOffset:
 
 def write_mark(checkpoint: CheckpointFolder, batch: int) -> None:
     """Note that the standby of the run with this checkpoint is done with a batch."""
-    # If it can't be written, the run only does not wait: it may start over, and its checkpoint was removed.
+    # Without the mark the leader only does not wait. It can't be written once the leader's checkpoint is removed.
     with suppress(FileNotFoundError, AnabranchError):
         checkpoint.write(MARK_FILE, f"{batch:020}")
 
 
 class AwaitedStandby:
-    """Has one source of a run wait for the standby, if there is one."""
+    """Makes one source of a run wait for the run's standby, if there is one."""
 
     def __init__(self, checkpoint: CheckpointFolder, poll_s: float) -> None:
         """`checkpoint` is that of the run, into which it looks every `poll_s` while it waits."""
@@ -204,11 +204,11 @@ class AwaitedStandby:
         self._returned_s = time.monotonic()
         self._mark: str | None = None
         self._changed_s = -float("inf")
-        self._look_s = -float("inf")  # not before then, where there was no standby
+        self._look_s = -float("inf")  # after there was no standby: when to look for one again
 
     def let_catch_up(self) -> None:
         """Wait while the standby is more than one batch behind (in a bucket: two), for as long as the batch before took
-        and at most 2 s: so a run loses at most half of its speed. Does not wait for one that has not moved for 10 s."""
+        and at most 2 s: so a run loses at most half of its speed. Does not wait for a standby without progress for 10 s."""
         now_s = time.monotonic()
         until_s = now_s + min(now_s - self._returned_s, _WAIT_S_MAX)
         while self._is_behind() and time.monotonic() < until_s:
@@ -220,10 +220,10 @@ class AwaitedStandby:
         if now_s < self._look_s:
             return False
         with suppress(AnabranchError):  # the bucket does not answer: if that lasts, Spark says so
-            return self._is_far(now_s)
+            return self._is_mark_behind(now_s)
         return False
 
-    def _is_far(self, now_s: float) -> bool:
+    def _is_mark_behind(self, now_s: float) -> bool:
         mark = self._checkpoint.read(MARK_FILE)
         if mark is None:
             self._look_s = now_s + _ABSENT_POLLS * self._poll_s

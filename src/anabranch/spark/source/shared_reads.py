@@ -5,10 +5,10 @@ Each micro-batch of each query reads its range of a stream in a task of its own,
 read the same stream ask for nearly the same ranges at nearly the same time. While at least two do
 (`anabranch.spark.shared_streams`), a task keeps what it reads as a *piece*: an Arrow file with the events of a
 range of offsets, in the driver's folder. Others map it into memory. So the events are fetched and decoded once,
-and what is asked of the store does not grow with the number of queries.
+and the load on the store does not grow with the number of queries.
 
 A lock for each segment makes the second of two tasks wait for the first one's piece instead of reading the same. Pieces are
-small and removed after half a minute. A task that has waited for some seconds, as for a process that was stopped, reads by
+small and removed after half a minute. A task that has waited for some seconds, as for a process that is suspended, reads by
 itself. Long ranges are history, which other queries rarely read at the same time: they are not shared.
 """
 
@@ -137,7 +137,7 @@ class SharedReads:
         """Remove pieces that are old, and the oldest of too many."""
         found = []
         for entry in os.scandir(self._folder):
-            if not entry.name.endswith(_LOCK):  # also what a task that ended was writing
+            if not entry.name.endswith(_LOCK):  # unfinished files of tasks that have ended are removed too
                 with suppress(FileNotFoundError):
                     found.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
         left, now = _BYTES_MAX, time.time()
@@ -145,7 +145,7 @@ class SharedReads:
             left -= size
             if left < 0 or now - written_s > _KEPT_S:
                 with suppress(FileNotFoundError):
-                    Path(path).unlink()  # whoever has mapped it keeps its bytes
+                    Path(path).unlink()  # a task that has mapped the file keeps its bytes
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:

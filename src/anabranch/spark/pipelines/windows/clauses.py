@@ -42,9 +42,10 @@ _TIME_WINDOWS: Final = "window(time, 'size'[, 'slide']) or session_window(time, 
 
 @dataclass(frozen=True, slots=True)
 class WindowedQuery:
-    """`events` is the SQL of the events that are counted, with the columns of their key, of which there are `keys`; of its
-    other columns `results` refers to those in `words` (lower case), or if that is None to any. `results` is the SQL over
-    the view `RESULTS_VIEW` of the events of windows that are due, with `emit` of panes. Windows of time have one."""
+    """The two parts of a query. `events` is the SQL of the events before windows, with `keys` columns for their key.
+    `results` is the SQL over the view `RESULTS_VIEW`, which has the events of windows that are due, or with `emit` of panes
+    that are due. `words` (lower case) are the columns of `events` to which `results` may refer; None: any. Windows of time
+    always have `emit`."""
 
     window: CountWindow | StatementWindow | DriftDetector
     events: str
@@ -116,7 +117,7 @@ class _Division:
 
     @property
     def tokens(self) -> Sequence[Token]:
-        """Those of the statement."""
+        """The tokens of the statement."""
         return self.cursor.tokens
 
     @property
@@ -170,7 +171,8 @@ class _Division:
         return self.windows[0], policy
 
     def _refuse_relative(self) -> None:
-        """Refuse what relates results to each other: Spark would relate only those of one micro-batch."""
+        """Refuse DISTINCT, OVER and OFFSET, which relate results to each other: Spark would relate only those of one
+        micro-batch."""
         outside = set(outside_parentheses(self.tokens, self.begin + 1, self.end))
         for index in range(self.begin + 1, self.end):
             token, before = self.tokens[index], self.tokens[index - 1].token_type
@@ -287,7 +289,7 @@ class _Division:
         )
 
     def _words(self, indices: Sequence[int]) -> frozenset[str] | None:
-        """The words by which these tokens may refer to columns; None if one stands for all columns."""
+        """The words by which these tokens may refer to columns; None if `*` stands for all columns."""
         words = set()
         for index in indices:
             token = self.tokens[index]
