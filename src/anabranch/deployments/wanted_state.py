@@ -58,8 +58,8 @@ def wanted_row(row: QueryRow, now: Micros, *, version: int, restart: QueryRestar
     same = row.version == version
     if same and restart is None:
         restart = row.restart
-    goes_on = same and restart == row.restart
-    if goes_on and start == (row.wanted == "running") and row.state != "failed":
+    is_same_run = same and restart == row.restart
+    if is_same_run and start == (row.wanted == "running") and row.state != "failed":
         return row
     found = replace(row, version=version, restart=restart, changed_at=now, change=row.change + 1)
     wanted: Wanted = "running" if start else "stopped"

@@ -56,7 +56,7 @@ def build(values: Iterable[object], item: ItemType, k: int = K) -> bytes:
             sketch.update(number)
     elif len(numbers):
         sketch.update(numbers)
-    return _written(sketch)
+    return _serialized(sketch)
 
 
 def union(sketches: Iterable[bytes | None], item: ItemType, k: int | None = None) -> bytes:
@@ -69,7 +69,7 @@ def union(sketches: Iterable[bytes | None], item: ItemType, k: int | None = None
         if merged is None:
             merged = kind(sketch.k)
         merged.merge(sketch)
-    return _written(merged or kind(K))
+    return _serialized(merged or kind(K))
 
 
 def count(sketch: bytes, item: ItemType) -> int:
@@ -80,14 +80,14 @@ def count(sketch: bytes, item: ItemType) -> int:
 def quantile(sketch: bytes, rank: float, item: ItemType) -> float:
     """Approximately the number at or below which this share of all numbers lies. Raises InvalidArgument, also if it is
     empty."""
-    number = _filled(sketch, item).get_quantile(fraction("the rank of a quantile", rank), inclusive=True)
+    number = _non_empty(sketch, item).get_quantile(fraction("the rank of a quantile", rank), inclusive=True)
     return int(number) if item == "bigint" else float(number)
 
 
 def rank(sketch: bytes, value: float, item: ItemType) -> float:
     """The share of all numbers that are less than or equal to the value, about. Raises InvalidArgument, also if it is
     empty."""
-    found = _filled(sketch, item)
+    found = _non_empty(sketch, item)
     if not isinstance(value, int | float) or value != value:
         raise InvalidArgument(f"expected a number to find the rank of, got {value}")
     try:
@@ -110,14 +110,14 @@ def _class(item: ItemType) -> Any:
     return _CLASSES[item]
 
 
-def _filled(sketch: bytes, item: ItemType) -> Any:
+def _non_empty(sketch: bytes, item: ItemType) -> Any:
     found = _read(sketch, item)
     if found.is_empty():
         raise InvalidArgument("the KLL sketch is empty, so it has no quantiles and no ranks")
     return found
 
 
-def _written(sketch: Any) -> bytes:
+def _serialized(sketch: Any) -> bytes:
     return bytes(sketch.serialize(PyLongsSerDe()) if isinstance(sketch, kll_items_sketch) else sketch.serialize())
 
 

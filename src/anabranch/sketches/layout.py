@@ -109,7 +109,12 @@ def check_kll(data: bytes, item: np.dtype[Any]) -> None:
     if flags & _KLL_EMPTY:
         good = good and data[:2] == b"\x02\x01" and len(data) == 8
     elif flags & _KLL_SINGLE:
-        good = good and data[:2] == b"\x02\x02" and len(data) == 8 + size and _ordered(np.frombuffer(data, item, 1, 8))
+        good = (
+            good
+            and data[:2] == b"\x02\x02"
+            and len(data) == 8 + size
+            and _has_total_order(np.frombuffer(data, item, 1, 8))
+        )
     else:
         good = good and data[:2] == b"\x05\x01" and len(data) > 20 and _full_kll(data, item, k)
     if not good:
@@ -128,7 +133,7 @@ def _full_kll(data: bytes, item: np.dtype[Any], k: int) -> bool:
         return False
     items = np.frombuffer(data, item, retained + 2, first)
     lowest, highest, items = items[0], items[1], items[2:]
-    if n != sum(count << level for level, count in enumerate(sizes)) or not _ordered(items):
+    if n != sum(count << level for level, count in enumerate(sizes)) or not _has_total_order(items):
         return False
     starts = [bound - bounds[0] for bound in bounds]
     parts = [items[begin:end] for begin, end in pairwise(starts[1:])]
@@ -158,7 +163,7 @@ def check_top_k(data: bytes, width: int | None) -> None:
 
 
 def _end_of_texts(data: bytes, position: int, count: int) -> int:
-    """The place after so many texts, each after its length; one after the end of the data if they are not there."""
+    """The position after `count` texts, each after its length; beyond the end of the data if texts are missing."""
     for _ in range(count):
         length = int.from_bytes(data[position : position + 4], "little")
         text = data[position + 4 : position + 4 + length]
@@ -172,13 +177,13 @@ def _end_of_texts(data: bytes, position: int, count: int) -> int:
     return position
 
 
-def _ordered(items: np.ndarray[Any, Any]) -> bool:
-    """No item is NaN: without a total order, sorting them has no defined result."""
+def _has_total_order(items: np.ndarray[Any, Any]) -> bool:
+    """True if no item is NaN: with NaN the items have no total order."""
     return not bool(np.isnan(items).any()) if items.dtype.kind == "f" else True
 
 
 def _capacity(k: int, levels: int) -> int:
-    """The items for which a KLL sketch of so many levels has room."""
+    """The number of items for which a KLL sketch with `levels` levels has room."""
     return sum(max(8, _level_capacity(k, levels - level - 1)) for level in range(levels))
 
 

@@ -26,7 +26,7 @@ def build(values: Iterable[object], lg_k: int = LG_K) -> bytes:
     sketch = update_theta_sketch(whole("lgNomEntries", lg_k, 5, 26))
     for value in hashable(values, "a theta sketch", floats=True):
         sketch.update(value)
-    return _written(sketch.compact())
+    return _serialized(sketch.compact())
 
 
 def union(sketches: Iterable[bytes | None], lg_k: int = LG_K) -> bytes:
@@ -34,7 +34,7 @@ def union(sketches: Iterable[bytes | None], lg_k: int = LG_K) -> bytes:
     merged = theta_union(whole("lgNomEntries", lg_k, 5, 26))
     for sketch in map(_read, present(sketches)):
         merged.update(sketch)
-    return _written(merged.get_result())
+    return _serialized(merged.get_result())
 
 
 def intersection(sketches: Iterable[bytes | None]) -> bytes:
@@ -43,12 +43,12 @@ def intersection(sketches: Iterable[bytes | None]) -> bytes:
     merged = intersection_of()
     for sketch in map(_read, present(sketches)):
         merged.update(sketch)
-    return _written(merged.get_result()) if merged.has_result() else build(())
+    return _serialized(merged.get_result()) if merged.has_result() else build(())
 
 
 def difference(first: bytes, second: bytes) -> bytes:
     """The difference: what is in the first sketch and not in the second. Raises InvalidArgument."""
-    return _written(theta_a_not_b().compute(_read(first), _read(second)))
+    return _serialized(theta_a_not_b().compute(_read(first), _read(second)))
 
 
 def estimate(sketch: bytes) -> int:
@@ -63,7 +63,7 @@ def bounds(sketch: bytes, std_devs: int = 2) -> tuple[float, float]:
     return found.get_lower_bound(devs), found.get_upper_bound(devs)
 
 
-def _written(sketch: compact_theta_sketch) -> bytes:
+def _serialized(sketch: compact_theta_sketch) -> bytes:
     return bytes(sketch.serialize(compress=True))
 
 

@@ -47,13 +47,13 @@ class Frequent:
 
 
 def build(values: Iterable[object] | Mapping[Any, int], items_max: int = ITEMS) -> bytes:
-    """A sketch of texts, integers or numbers, or of how often each of them occurs; None is left out. It tracks so many items.
+    """A sketch of texts, integers or numbers, or of how often each of them occurs; None is left out. It tracks `items_max` items.
     Raises InvalidArgument."""
     kept = occurrences(values, "a top-k sketch")
     sketch = _new(item_of(kept), _lg_size(items_max))
     for item, number in zip(hashable(kept, "a top-k sketch", floats=True), kept.values(), strict=True):
         sketch.update(item, number)
-    return _written(sketch, item_of(kept))
+    return _serialized(sketch, item_of(kept))
 
 
 def item_of(values: Iterable[object]) -> ItemType:
@@ -63,7 +63,7 @@ def item_of(values: Iterable[object]) -> ItemType:
 
 
 def union(sketches: Iterable[bytes | None], item: ItemType, items_max: int | None = None) -> bytes:
-    """The sketch of all occurrences; None is left out. It tracks as many items as the first sketch, unless given. Raises
+    """The sketch of all occurrences; None is left out. It tracks `items_max` items; None: as many as the first sketch. Raises
     InvalidArgument."""
     merged = None if items_max is None else _new(item, _lg_size(items_max))
     for data in present(sketches):
@@ -71,11 +71,11 @@ def union(sketches: Iterable[bytes | None], item: ItemType, items_max: int | Non
         if merged is None:
             merged = _new(item, raw(data, TOP_K)[3])
         merged.merge(sketch)
-    return _written(merged or _new(item, _lg_size(ITEMS)), item)
+    return _serialized(merged or _new(item, _lg_size(ITEMS)), item)
 
 
 def frequent(sketch: bytes, k: int, item: ItemType) -> list[Frequent]:
-    """The `k` most frequent items, at most: only those that are certain to occur more often than the sketch may be wrong. The
+    """The `k` most frequent items, at most: only those whose count is certainly above the sketch's `error`. The
     most frequent first. Raises InvalidArgument."""
     found = _read(sketch, item).get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES)
     ranked = sorted((Frequent(*each) for each in found), key=lambda each: (-each.count, str(each.item)))
@@ -88,7 +88,7 @@ def count(sketch: bytes, item: ItemType) -> int:
 
 
 def error(sketch: bytes, item: ItemType) -> int:
-    """By how much a count may be too high; an item that is not tracked occurs at most so often. Raises InvalidArgument."""
+    """By how much a count may be too high; an item that is not tracked occurs at most this often. Raises InvalidArgument."""
     _read(sketch, item)
     data = raw(sketch, TOP_K)
     return 0 if len(data) < 32 else int.from_bytes(data[24:32], "little")
@@ -102,7 +102,7 @@ def _new(item: ItemType, lg_size: int) -> Any:
     return frequent_strings_sketch(lg_size) if item == "string" else frequent_items_sketch(lg_size)
 
 
-def _written(sketch: Any, item: ItemType) -> bytes:
+def _serialized(sketch: Any, item: ItemType) -> bytes:
     return bytes(sketch.serialize() if item == "string" else sketch.serialize(_SERDES[item]()))
 
 

@@ -101,7 +101,7 @@ def explain(exc: BaseException) -> str:
 
 
 def _root_cause(exc: BaseException) -> str:
-    """What Spark says of this only in its stack trace: which object, or what happened meanwhile."""
+    """The root cause, which Spark gives only in its stack trace."""
     causes: list[str] = []
     found: BaseException | None = exc
     while found is not None:  # Spark's client keeps a stack trace for each cause of a streaming query's error

@@ -49,7 +49,7 @@ def start_reading(streams: Iterable[StreamId]) -> None:
         for stream in streams:
             _readers[stream] += 1
             if _readers[stream] == 2 and (folder := _folder(stream)) is not None:
-                with suppress(OSError):  # then each reads by itself
+                with suppress(OSError):  # without the folder each query reads by itself
                     folder.mkdir(mode=0o700, exist_ok=True)
 
 

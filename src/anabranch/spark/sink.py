@@ -91,7 +91,7 @@ class _Sink:
             query = context.getLocalProperty("sql.streaming.queryId")
             batch_id = context.getLocalProperty("streaming.sql.batchId")
         with self._access.explained():
-            staged = self._staging.stage(map(_own, batches))
+            staged = self._staging.stage(map(_without_reserved, batches))
         return WrittenBatch(staged, query, None if batch_id is None else int(batch_id))
 
     def _leave(self, messages: _Messages) -> None:
@@ -207,7 +207,7 @@ def _query_of(checkpoint: str | None, runtime: Runtime) -> str:
     )
 
 
-def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _without_reserved(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch without the columns that the store itself adds."""
     added = [name for name in RESERVED if name in batch.schema.names]
     return batch.drop_columns(added) if added else batch

@@ -51,7 +51,7 @@ class StagedPartition:
 
 
 class ViolationStagers:
-    """Stages what a task writes, and what breaks checks to their streams of violations."""
+    """Stages what a task writes: events that violate checks for their streams of violations, the others for their own."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class ViolationStagers:
         self._stagers: dict[str, tuple[StreamId, Stager]] = {}
 
     def write(self, stager: Stager, rows: pa.RecordBatch) -> None:
-        """Stage the rows by `stager`, or, where its stream's checks say so, elsewhere. Raises as `Stager.write`."""
+        """Stage the rows with `stager`, except those that checks of its stream divert to a stream of violations. Raises as `Stager.write`."""
         if not stager.schema.diverts:
             stager.write(rows)
             return
@@ -74,12 +74,12 @@ class ViolationStagers:
             side.write(violating_rows(violating, side.schema, name, settings))
 
     def finish(self) -> dict[StreamId, tuple[StagedBatch, ...]]:
-        """What went to streams of violations."""
+        """The batches staged for each stream of violations."""
         return {ident: stager.finish() for ident, stager in self._stagers.values()}
 
 
 class OwnStaging:
-    """Into the blobs of a store that the tasks can open. One lease, which the tasks renew, protects what is staged. After
+    """Stages into the blobs of a store that the tasks can open. One lease, which the tasks renew, protects what is staged. After
     a crash it expires, within `limits.JOB_LEASE_US` at the latest."""
 
     def __init__(self, places: StorePlaces, stream: StreamId, holder: str, sides: tuple[StreamId, ...] = ()) -> None:

@@ -21,7 +21,7 @@ _SEGMENTS_MAX: Final = 100  # reported of one source: the progress is written to
 
 
 class BacklogAge:
-    """Remembers when the number of events of the sources rose. Events of before the first call count from then on."""
+    """Remembers when the number of events of the sources rose. Events that were there at the first call count as appended then."""
 
     def __init__(self) -> None:
         self._rises: deque[tuple[float, int]] = deque()  # when there were first this many events
@@ -33,7 +33,9 @@ class BacklogAge:
             self._rises.append((now_s, total))
         while self._rises and self._rises[0][1] <= read:
             self._rises.popleft()
-        if len(self._rises) > _SAMPLES_MAX:  # the oldest is the answer, so every other one of the rest goes
+        if (
+            len(self._rises) > _SAMPLES_MAX
+        ):  # keep the oldest one, which decides the age, and every other one of the rest
             self._rises = deque(list(self._rises)[::2])
         return now_s - self._rises[0][0] if lag and self._rises else 0.0
 

@@ -22,7 +22,8 @@ from anabranch.spark.types import SHED_RATE
 __all__ = ["SHED_COLUMN", "Replacement", "estimates"]
 
 Replacement = tuple[int, int, str]
-"""The first and the last token that are replaced, and the text in their place; the last one before the first: put before it."""
+"""The first and the last token that are replaced, and the text in their place; a last token
+before the first one: the text is inserted before the first one."""
 
 SHED_COLUMN: Final = "_shed"
 _ESTIMATED: Final = ("count", "sum", "avg", "mean")
@@ -94,7 +95,7 @@ def _from(cursor: Cursor, begin: int) -> int:
 
 
 def _call_of(cursor: Cursor, first: int, stop: int) -> int | None:
-    """The last token of the aggregate that is this item, before its name."""
+    """The last token of the aggregate's call, if this item is one with a name; else None."""
     if not _is_call(cursor, first):
         return None
     last = closing(cursor.tokens, first + 1)

@@ -2,7 +2,7 @@
 
 As long as the run follows, the leader publishes them. The standby computes them nevertheless, because that keeps its
 state equal to the leader's. It keeps them in Spark's memory until the leader is done with the batch: if the leader ends
-before, they are published under the same number without being computed again. For batches that the leader has already
+before that, this run publishes the results under the same number without computing them again. For batches that the leader has already
 finished, no results are kept, so a standby that is behind needs less time per batch than its leader."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LeaderBatches:
 
     def is_done(self, batch: int) -> bool:
         """True if the leader has published the batch. Raises Conflict if this run has come to another watermark."""
-        self._refuse_other(batch)
+        self._refuse_other_plan(batch)
         return self._leader.read(f"commits/{batch}") is not None
 
     def await_done(self, batch: int) -> bool:
@@ -47,9 +47,9 @@ class LeaderBatches:
             raise Conflict(f"the standby of '{self._pipeline}' has ended")
         return self.is_done(batch)
 
-    def _refuse_other(self, batch: int) -> None:
-        """The state after a batch depends on its watermark. With several sources Spark may come to another one after a
-        restart than before."""
+    def _refuse_other_plan(self, batch: int) -> None:
+        """Raise Conflict if this run has planned the batch differently from the leader. The state after a batch depends on
+        its watermark, and with several sources Spark may plan another watermark after a restart than before it."""
         name = f"offsets/{batch}"
         leader, own = self._leader.read(name), self._own.read(name)
         if leader is not None and own is not None and PlannedBatch.parse(leader) != PlannedBatch.parse(own):
@@ -65,14 +65,14 @@ class FollowedResults:
         self._publish = publish
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Compute the results, and publish them if that is left to this run."""
+        """Compute the results, and publish them if the leader does not."""
         if self._role.now == "plans":
             self._publish(frame, batch)
             return
         if self._leader.is_done(batch):
             compute(frame)
             return
-        if self._role.now == "leads":  # nobody else publishes it any more
+        if self._role.now == "leads":  # the leader publishes nothing any more
             self._publish(frame, batch)
             return
         kept = frame.persist()

@@ -3,7 +3,7 @@
 In batch N, Spark 4.3 drops events by the watermark that it stored with the offsets of batch N-1 (0 in the first batch), and
 closes windows by the watermark of batch N. So an event is late for a window exactly if the window's end is at or before
 the watermark of batch N-1. Spark counts dropped rows only after partial aggregation within each partition, and reports neither which events
-they are nor how many. So they are computed here (`is_late`).
+they are nor how many. So the late events are computed here (`is_late`).
 
 When a batch is committed, the query's checkpoint contains its watermarks and the ranges that it read from its sources. The
 late events are then read again from those ranges. Only extents whose earliest event time is before the watermark are read,

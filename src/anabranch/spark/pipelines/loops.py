@@ -66,7 +66,7 @@ def refuse_loops(store: Store, name: str, outputs: Sequence[PipelineOutput]) -> 
 
 
 def _flows(store: Store, pipeline: str, output: PipelineOutput) -> Iterator[Flow]:
-    """Those of a statement, other than by feedback. Streams by their ids, or, before they exist, by their names."""
+    """The flows of a statement, other than by feedback. Streams by their ids, or, before they exist, by their names."""
     targets = [*output.results, (output.late, output.late_id)]
     for source in output.sources:
         start = output.starts.get(source)

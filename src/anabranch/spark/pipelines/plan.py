@@ -160,8 +160,8 @@ def resolve_starts(store: Store, step: Step, restart: Restart, going_on: Collect
     """For each source of the step, the cut (as text) at which its first batch begins.
 
     Sources that the pipeline does not write begin where the restart says, else where the statement says, else at the
-    head; and so do those of statements that go on (`going_on`) while this one starts over. Other sources that it writes
-    itself begin at their tail: earlier events belong to an earlier generation. Raises
+    head. So do the streams `going_on`, which statements write that continue while this one starts over. Other sources
+    that the pipeline writes itself begin at their tail: earlier events belong to an earlier generation. Raises
     InvalidSql for a missing stream, InvalidArgument for a place that is not valid for it.
     """
     starts = {}
@@ -211,8 +211,8 @@ def _cut(store: Store, name: StreamName, text: str, by: str) -> StreamCut:
 
 
 def replay_steps(steps: Sequence[Step], version: int) -> tuple[Step, ...]:
-    """The steps of a replay: the same ones in the same order, which write the streams of the replay of this version. What they read of each
-    other's results is that of the replay too. Raises InvalidSql for a statement with feedback, which would feed the
+    """The steps of a replay: the same ones in the same order, which write the streams of the replay of this version. Where they read each
+    other's results, they read those of the replay. Raises InvalidSql for a statement with feedback, which would feed the
     same events back again."""
     for step in steps:
         if step.statement.feedback:

@@ -37,7 +37,7 @@ def check_streams(
 ) -> None:
     """Check what `create_streams` would check, and create nothing. Raises InvalidSql."""
     with _as_invalid_sql(store, step, row, made):
-        for name, schema in _wanted(store, step.statement, columns, late):
+        for name, schema in _stream_schemas(store, step.statement, columns, late):
             _present(store, name, schema)
 
 
@@ -61,7 +61,7 @@ def create_streams(
     """
     statement = step.statement
     with _as_invalid_sql(store, step, row, made):
-        for name, schema in _wanted(store, statement, columns, late):
+        for name, schema in _stream_schemas(store, statement, columns, late):
             if name in statement.results:
                 _create(store, name, schema, statement.options.segments, created)
             elif held is None:
@@ -70,7 +70,7 @@ def create_streams(
                 _hold(store, name, schema, held, created)
 
 
-def _wanted(
+def _stream_schemas(
     store: Store, statement: Statement, columns: StructType, late: LateEventsSpec | None
 ) -> Iterator[tuple[StreamName, StreamSchema]]:
     """The streams of the results, then that of late events, with their schemas."""

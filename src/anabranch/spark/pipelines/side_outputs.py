@@ -34,7 +34,7 @@ class SideOutput:
     """One `INTO scope.name WHEN condition`. `condition` is Spark SQL over the result's columns, on `line` of the file.
 
     A row goes to the first of these whose condition is true, instead of to the statement's own stream. With `copies`
-    (`COPY INTO`) it goes there as well as where it would go without.
+    (`COPY INTO`) the row goes to this stream, and also where it would go without this side output.
 
     With `hops_max` (`FEEDBACK WITHIN n HOPS INTO`) the stream leads back to the statement. The condition is then false
     for a row that was fed back this often, and rows that are fed back have one hop more."""

@@ -33,7 +33,7 @@ _WHOLE: Final = "state"  # the part of an operator that has no others
 
 
 class _Part(NamedTuple):
-    """A part of an operator, and what leads to it."""
+    """A part of an operator, and Spark's options for reading it."""
 
     operator: str
     name: str
@@ -42,7 +42,7 @@ class _Part(NamedTuple):
 
 def committed_state(store: Store, spark: SparkSession, name: str, wanted: StateWanted) -> CommittedState:
     """The rows of the state of query `name` that are wanted. Raises PipelineNotFound; InvalidArgument before the first
-    micro-batch, and for one of which Spark has no state (any more)."""
+    micro-batch, and for a micro-batch whose state Spark does not have, or not any more."""
     outputs = record.find(store.catalog, name).outputs
     output = next((each for each in outputs if wanted.target in (each.target, *each.sides)), None)
     if output is None:
@@ -78,11 +78,11 @@ def _rows(
         for part in _parts(operator):
             options = {**part.options, "operatorId": str(operator.operatorId), "batchId": str(batch)}
             frame = spark.read.format("statestore").options(**options).load(checkpoint.for_spark)
-            yield from _of_part(frame, part, wanted)
+            yield from _rows_of_part(frame, part, wanted)
 
 
 def _parts(operator: Any) -> Iterator[_Part]:
-    """Those of an operator, which has a row of metadata for each of its stores."""
+    """The parts of an operator, which has a row of metadata for each of its stores."""
     name: str = operator.operatorName
     properties = json.loads(operator.operatorProperties or "{}")
     if name == "symmetricHashJoin":
@@ -97,7 +97,7 @@ def _parts(operator: Any) -> Iterator[_Part]:
         yield _Part(name, _WHOLE, {"storeName": operator.stateStoreName})
 
 
-def _of_part(frame: DataFrame, part: _Part, wanted: StateWanted) -> Iterator[StateRow]:
+def _rows_of_part(frame: DataFrame, part: _Part, wanted: StateWanted) -> Iterator[StateRow]:
     kind = frame.schema["key"].dataType
     assert isinstance(kind, StructType), "Spark's state has keys of columns"
     if kind.names == [BUCKET]:

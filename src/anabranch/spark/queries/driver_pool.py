@@ -63,7 +63,7 @@ class DriverPool:
 
     def for_question(self) -> DriverProcess | None:
         """A driver that has started and may answer questions about any query; None while there is no such driver. If
-        no driver is starting that may answer, a spare one is started."""
+        no such driver has started or is starting, a spare one is started."""
         of_groups = (each for each in self._used_for("queries") if each.owner and each.owner.query is None)
         drivers = [*self._spares(), *of_groups]
         if not drivers:

@@ -13,9 +13,9 @@ __all__ = ["HeldQuery"]
 
 @dataclass
 class HeldQuery:
-    """`change` is the one that its driver runs, None until it has started; `begun` the one for which it was told to. `lost`:
-    another host has it. `unwanted_s`: since when a run that has not started, or that ends without its micro-batch, is not
-    wanted any more. Times by the monotonic clock."""
+    """`change`: the change of the query that its driver runs, None until the run has started. `begun`: the change with which
+    the driver was told to run it. `lost`: another host has the query. `unwanted_s`: since when the run should end, if it has
+    not started yet or is to end without finishing its micro-batch. Times by the monotonic clock."""
 
     row: QueryRow
     owner: DriverOwner
@@ -31,11 +31,11 @@ class HeldQuery:
 
     @property
     def runs(self) -> bool:
-        """True if it is to run here."""
+        """True if the query is to run on this host."""
         return self.row.wanted == "running" and self.row.state != "failed"
 
     def has_run_for(self, seconds: float, now_s: float) -> bool:
-        """True if its run started at least so long ago."""
+        """True if its run started at least `seconds` ago."""
         return self.change is not None and now_s - self.started_s >= seconds
 
     def is_stuck(self, now_s: float) -> bool:

@@ -52,7 +52,7 @@ def prepare_spark() -> Path | None:
         for worker in psutil.Process(start_worker_server().pid).children(recursive=True):
             worker.kill()  # they would complain that Java has ended
         gateway.shutdown()
-        gateway.proc.stdin.close()  # the word at which Java ends
+        gateway.proc.stdin.close()  # Java ends when its input is closed
         with suppress(subprocess.TimeoutExpired):
             gateway.proc.wait(_WRITTEN_S)
         if not fresh.exists():
@@ -66,7 +66,7 @@ def prepare_spark() -> Path | None:
 
 @contextmanager
 def preparing_spark() -> Iterator[None]:
-    """Write the archive meanwhile, unless there is one: in a process of its own, at the lowest priority, which ends with the
+    """Write the archive while the block runs, unless there is one: in a process of its own, at the lowest priority, which ends with the
     block. Raises MissingExtra without Java."""
     archive = _archive()
     if archive is None or archive.exists():
@@ -97,8 +97,8 @@ def preparing_spark() -> Iterator[None]:
 
 
 def _end_with_parent(folder: str) -> None:
-    """End this process and all that it started once the one that started it is gone, also by kill -9. Its temporary files, in
-    this folder, go with it."""
+    """End this process and its children once its parent is gone, even by kill -9. Their temporary files, in this folder,
+    are removed."""
     sys.stdin.buffer.read()
     shutil.rmtree(folder, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)

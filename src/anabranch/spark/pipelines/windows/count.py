@@ -57,7 +57,7 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True)
 class CompletedWindows:
-    """What has become of rows: `rows` are those of complete windows, window after window, `size` each, with all windows of a
+    """The complete and the open windows of rows. `rows` are those of complete windows, window after window, `size` each, with all windows of a
     key in their order; `open` are those that are kept, in the order in which they came."""
 
     rows: pa.Table
@@ -82,14 +82,14 @@ def full_windows(groups: RowGroups, window: CountWindow) -> Numbers:
 
 
 def open_rows(groups: RowGroups, full: Numbers, window: CountWindow) -> Numbers:
-    """The rows of which there are windows that are not complete, in the order in which they came."""
+    """The rows that are in a window that is not complete, in the order in which they came."""
     stays = groups.positions >= np.repeat(full * window.step, groups.counts)
     kept: Numbers = np.sort(groups.order[stays])
     return kept
 
 
 def _members(starts: Numbers, full: Numbers, window: CountWindow) -> Numbers:
-    """The places of all events of the complete windows, of which each group has `full`."""
+    """The indices in `RowGroups.order` of the events of complete windows; each group has `full` of these windows."""
     within = np.arange(full.sum()) - np.repeat(np.cumsum(full) - full, full)
     firsts = np.repeat(starts, full) + within * window.step
     members: Numbers = (firsts[:, None] + np.arange(window.size)).ravel()
@@ -116,10 +116,10 @@ def advance_counts(
     stream: StreamId,
     now_us: int,
 ) -> CountPanes:
-    """Take the events of a micro-batch of `stream`, `came`, which are in order (None without any); `known` are those that are
-    open (None without any); there is one of either. Those that are emitted have the `columns` of their own."""
+    """Take the events of a micro-batch of `stream`, `came`, which are in order (None without any); `known` are the
+    events of open windows (None without any). One of the two is not None. Emitted events keep these `columns`."""
     rows = pa.concat_tables(
-        [each for each in (known, _with_unknown(came, now_us)) if each is not None]
+        [each for each in (known, _with_pane_columns(came, now_us)) if each is not None]
     ).combine_chunks()
     groups = group(codes_of([rows.column(key) for key in keys]))
     book = _CountBook.of(rows, groups, window, stream)
@@ -131,7 +131,7 @@ def advance_counts(
     return CountPanes(pane_rows(rows, columns, panes, policy, window=COUNT_WINDOW), kept)
 
 
-def _with_unknown(came: pa.Table | None, now_us: int) -> pa.Table | None:
+def _with_pane_columns(came: pa.Table | None, now_us: int) -> pa.Table | None:
     if came is not None:
         for name, value in {_FIRED: 0, _AT: now_us, _INDEX: 0}.items():
             came = came.append_column(name, pa.array(np.full(came.num_rows, value, np.int64)))

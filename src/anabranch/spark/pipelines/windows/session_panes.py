@@ -2,11 +2,11 @@
 
 As in Spark, a session of a key is a run of events with no pause longer than the gap. It lasts from its first event to
 one gap after its last. It is closed when the watermark reaches that end, and forgotten `late_us` later; an event whose
-own gap ended so long ago comes too late, also for a session that it would be in. Otherwise it extends sessions, joins
-them, and opens them again if they then end after the watermark: such a session has one more pane on time. Panes that
+own gap ended that long before the watermark comes too late, even if its session is still kept. Any other event extends
+sessions, joins them, and opens them again if they then end after the watermark: such a session has one more pane on time. Panes that
 were emitted of parts of a session stand until its next pane, which takes back all of them where that is asked for.
 
-As with other windows, sessions that the watermark of a micro-batch has reached close before its events count.
+As with other windows, sessions that the watermark of a micro-batch has reached close before the batch's events are counted.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def advance_sessions(
     rows = state.rows
     if came is not None:
         in_time = came.column(TIME).cast(pa.int64()).to_numpy() + window.size_us + policy.late_us > watermark_us
-        rows = _with_unknown(rows, came.filter(pa.array(in_time)), now_us)
+        rows = _with_pane_columns(rows, came.filter(pa.array(in_time)), now_us)
     book = _SessionBook.of(rows, codes_of([rows.column(key) for key in keys]), window.size_us)
     panes: list[Panes] = []
 
     def fire(sessions: _Sessions, due: Flags, timing: int) -> None:
         panes.extend(book.fire(sessions, due, timing, policy, now_us))
 
-    # As things stood before the micro-batch.
+    # The sessions of the events before this micro-batch.
     old = np.arange(state.rows.num_rows)
     before = book.sessions(old)
     closing = (before.stop_us <= watermark_us) & (before.stop_us > state.watermark_us)
@@ -76,7 +76,7 @@ def advance_sessions(
     return Advanced(emitted, kept, int(dues.min()) if len(dues) else None)
 
 
-def _with_unknown(old: pa.Table, came: pa.Table, now_us: int) -> pa.Table:
+def _with_pane_columns(old: pa.Table, came: pa.Table, now_us: int) -> pa.Table:
     fresh = {_AT: now_us, _INDEX: _NONE, _TIMING: 0, _START: 0, _STOP: 0}
     for name, value in fresh.items():
         came = came.append_column(name, pa.array(np.full(came.num_rows, value, np.int64)))
@@ -160,7 +160,7 @@ class _SessionBook:
         if not len(rows):
             return
         if policy.mode == "retracting":
-            yield self._standing(rows, of_session)
+            yield self._retractions(rows, of_session)
         taken = self.index[rows] == _NONE if policy.mode == "discarding" else np.ones(len(rows), np.bool_)
         sizes = sessions.fresh[which] if policy.mode == "discarding" else sessions.counts[which]
         bounds = sessions.start_us[which], sessions.stop_us[which]
@@ -171,7 +171,7 @@ class _SessionBook:
         self.start_us[rows] = sessions.start_us[of_session]
         self.stop_us[rows] = sessions.stop_us[of_session]
 
-    def _standing(self, rows: Numbers, of_session: Numbers) -> Panes:
+    def _retractions(self, rows: Numbers, of_session: Numbers) -> Panes:
         """The panes that these events were in, as retractions. In one session each has its own start."""
         emitted = self.index[rows] != _NONE
         rows, of_session = rows[emitted], of_session[emitted]
