@@ -108,7 +108,7 @@ def plan_removal(store: Store, row: PipelineRow, *, results: bool, late: bool, e
             own = store.streams.find(stream_id(known)) if known is not None and known in row.made else None
             if own is not None:
                 _plan(feeders, own, deleted, kept)
-            present = _called(store, name)
+            present = _stream_named(store, name)
             if present is not None and (own is None or present.id != own.id):
                 kept[str(present.name)] = "this pipeline did not make it"
     if earlier:
@@ -120,7 +120,7 @@ def plan_removal(store: Store, row: PipelineRow, *, results: bool, late: bool, e
 
 
 def _plan(feeders: StreamFeeders, own: StreamInfo, deleted: dict[str, StreamId], kept: dict[str, str]) -> None:
-    """Add a stream that the pipeline created to those that are deleted, or that stay because another feeds them too."""
+    """Add a stream that the pipeline created to `deleted`, or to `kept` if another pipeline feeds it too."""
     other = feeders.of(None, own.id)
     if other is None:
         deleted[str(own.name)] = own.id
@@ -128,7 +128,7 @@ def _plan(feeders: StreamFeeders, own: StreamInfo, deleted: dict[str, StreamId],
         kept[str(own.name)] = f"pipeline '{other}' feeds it too"
 
 
-def _called(store: Store, name: str | None) -> StreamInfo | None:
+def _stream_named(store: Store, name: str | None) -> StreamInfo | None:
     try:
         return None if name is None else store.streams.find(name)
     except NotFound:  # the stream was renamed, and no other stream has this name

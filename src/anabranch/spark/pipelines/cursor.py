@@ -39,7 +39,7 @@ class Cursor:
         return word_of(self.peek())
 
     def word_at(self, index: int) -> str:
-        """The word at `index`; nothing behind the last token."""
+        """The word at `index`; empty after the last token."""
         return word_of(self.tokens[index]) if index < len(self.tokens) else ""
 
     def take(self, word: str) -> bool:
@@ -59,7 +59,7 @@ class Cursor:
         return self.text[self.tokens[first].start : self.tokens[after - 1].end + 1] if first < after else ""
 
     def kind_at(self, index: int) -> TokenType | None:
-        """What the token at `index` is; None behind the last one."""
+        """The type of the token at `index`; None after the last one."""
         return self.tokens[index].token_type if index < len(self.tokens) else None
 
     def value(self) -> object:

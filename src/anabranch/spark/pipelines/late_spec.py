@@ -29,7 +29,7 @@ def late_spec(store: Store, step: Step, frame: DataFrame) -> LateEventsSpec | No
     if not statement.options.late or statement.options.mode == "complete":
         return None
     emit = None if statement.windowed is None else statement.windowed.emit
-    # A window of a number of events takes them as they come.
+    # A count window takes events as they come, so no event is late for it.
     windows = _dropping(frame, statement) if emit is None else statement.windows or None
     sources = [store.streams.get(name) for name in statement.sources.values()]
     times = {each.id: APPENDED if statement.by_append_time else each.schema.time for each in sources}

@@ -28,7 +28,7 @@ _REFUSED_NODES: Final = ("Join", "Distinct", "Deduplicate", "Window", "Union", "
 
 
 def shed_frame(frame: DataFrame, statement: Statement) -> DataFrame:
-    """The rows that are kept, with the chance of each. Raises InvalidSql for a priority that Spark refuses."""
+    """The rows that are kept, each with its keep rate. Raises InvalidSql for a priority that Spark refuses."""
     if statement.options.shed_priority is not None:
         rate = functions.col(SHED_RATE.name)
         try:

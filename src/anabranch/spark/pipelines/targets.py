@@ -75,7 +75,7 @@ def check_targets(
     InvalidArgument for one that is not the stream that the checkpoints belong to.
     """
     known = {} if row is None else {output.target: output for output in row.outputs}
-    goes_on = row is not None and row.prepared and restart is None
+    continues = row is not None and row.prepared and restart is None
     feeders = StreamFeeders.beside(store, name)
     present: list[Step] = []
     seen: dict[StreamId, StreamName] = {}
@@ -86,18 +86,18 @@ def check_targets(
         for each, target in targets.items():
             if target is not None and (twin := seen.setdefault(target.id, each)) != each:
                 raise InvalidSql(f"'{each}' and '{twin}' are the same stream", line=statement.line)
-        if goes_on and output is not None:
+        if continues and output is not None:
             _refuse_replaced(store, name, output, targets, late)
         # A row of an earlier version has checkpoints but no ids: it feeds the stream that has the name.
-        feeds = goes_on and output is not None and output.target_id is None
+        feeds = continues and output is not None and output.target_id is None
         for each, target in targets.items():
             if not also and not feeds and not _is_own(output, target):
                 refuse_other_feeder(feeders, name, each, target)
                 if statement.options.mode != "complete" and (restart is None or not restart.replace):
-                    _refuse_left(store, feeders, name, target)
+                    _refuse_former_results(store, feeders, name, target)
         streams = (*targets.values(), late)
-        goes_on_there = goes_on and all(each is None or _is_own(output, each) for each in streams)
-        if not feeds and not goes_on_there and any(each is not None for each in streams):
+        continues_there = continues and all(each is None or _is_own(output, each) for each in streams)
+        if not feeds and not continues_there and any(each is not None for each in streams):
             present.append(step)
     return present
 
@@ -125,7 +125,7 @@ def refuse_other_feeder(feeders: StreamFeeders, name: str, target: StreamName, s
         raise StreamHasPipeline(str(target), other, name)
 
 
-def _refuse_left(store: Store, feeders: StreamFeeders, name: str, target: StreamInfo | None) -> None:
+def _refuse_former_results(store: Store, feeders: StreamFeeders, name: str, target: StreamInfo | None) -> None:
     """Raise StreamHasPipeline if the target still holds results of a deleted pipeline."""
     former = None if target is None else feeders.former.get(stream_id_text(target.id))
     if target is None or former is None or store.cuts.head(target.id) == store.cuts.tail(target.id):

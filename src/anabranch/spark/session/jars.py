@@ -36,7 +36,7 @@ _SHIPPED: Final = ("io.netty", "org.apache.httpcomponents", "org.slf4j", "common
 
 _CONNECT_MS: Final = 20000
 _READ_MS: Final = 60000
-# One of eighty requests that fails would be enough; what has been fetched is kept for the next attempt.
+# A single failure among eighty requests fails an attempt. The next one keeps what has been fetched.
 _RETRY: Final = RetryPolicy(
     pause_s_min=1.0, pause_s_max=5.0, attempts_max=3, deadline_s=FETCH_S, errors=(StoreUnavailable,)
 )

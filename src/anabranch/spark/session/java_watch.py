@@ -108,7 +108,7 @@ class JavaWatch:
                     continue
                 with copied:
                     try:
-                        if copied.getpeername()[1] == self._address[1]:  # else the number was given away meanwhile
+                        if copied.getpeername()[1] == self._address[1]:  # else the descriptor was reused meanwhile
                             copied.shutdown(socket.SHUT_RDWR)
                     except OSError:
                         continue

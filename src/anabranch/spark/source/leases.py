@@ -51,7 +51,7 @@ def keep_renewed(spark: SparkSession, hold: HeldLease, seconds: float) -> None:
 
 
 def _pause_s() -> float:
-    """Until the next renewal, or the end of a lease."""
+    """The time until the next renewal, or until the end of a lease."""
     now = time.monotonic()
     with _lock:
         return min(_PERIOD_S, min((each.until for each in _kept), default=now + _PERIOD_S) - now)

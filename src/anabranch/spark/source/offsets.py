@@ -41,7 +41,8 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """A cut of a stream, which may have been renamed since it had this name, and `origin`, the cut where the query's first batch began, the same in all its offsets.
+    """A cut of a stream, and `origin`, the cut where the query's first batch began, which is the same in all offsets of
+    the query. `stream` is the name that the stream had then; it may have been renamed since.
     `marker` is the last marker up to here, None if there was none. `keep_rate` is that of the batch that ends at the cut
     (see `anabranch.core.shed_rule`)."""
 

@@ -66,7 +66,7 @@ class OwnReads:
         self._logs = store.internals.logs
 
     def freshen(self, stream: StreamName) -> None:
-        """If it is the stream of notifications, let it have those that are due."""
+        """If it is the stream of notifications, write the notifications that are due to it."""
         self._store.notifications.freshen(stream)
 
     def view(self, stream: StreamName | StreamId) -> StreamView:
@@ -159,8 +159,8 @@ def read_ranges(
 
 
 def with_shed_columns(batches: Iterator[pa.RecordBatch], keep_rate: float, *, draw: bool) -> Iterator[pa.RecordBatch]:
-    """The batches with `SHED_RATE`. With `draw` all of their rows with `SHED_DRAW` too, from which the query chooses; else
-    only the rows that are kept."""
+    """The batches with `SHED_RATE`. With `draw` all rows stay, and get `SHED_DRAW` too, by which the query chooses among
+    them; without it only the rows that are kept stay."""
     for batch in batches:
         numbers = _draws(batch) if draw or keep_rate < 1 else None
         if numbers is not None and not draw:

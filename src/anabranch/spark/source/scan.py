@@ -39,20 +39,20 @@ def split_into_tasks(ranges: Sequence[ScanRange], *, tasks: int) -> list[tuple[S
     Long ranges are split and short ones combined in order, so the events of a key stay in order from task to task."""
     share = -(-sum(each.events for each in ranges) // max(tasks, 1))
     share = min(max(share, _TASK_EVENTS_MIN), _TASK_EVENTS_MAX)
-    dealt: list[tuple[ScanRange, ...]] = []
-    hand: list[ScanRange] = []
-    held = 0
+    split: list[tuple[ScanRange, ...]] = []
+    task_ranges: list[ScanRange] = []
+    task_events = 0
     for segment, start, stop in ranges:
         while start < stop:
-            take = min(stop - start, share - held)
-            hand.append(ScanRange(segment, start, start + take))
-            held, start = held + take, start + take
-            if held == share:
-                dealt.append(tuple(hand))
-                hand, held = [], 0
-    if hand:
-        dealt.append(tuple(hand))
-    return dealt
+            take = min(stop - start, share - task_events)
+            task_ranges.append(ScanRange(segment, start, start + take))
+            task_events, start = task_events + take, start + take
+            if task_events == share:
+                split.append(tuple(task_ranges))
+                task_ranges, task_events = [], 0
+    if task_ranges:
+        split.append(tuple(task_ranges))
+    return split
 
 
 def only_keys(view: StreamView, ranges: Iterable[ScanRange], keys: Sequence[str] | None) -> list[ScanRange]:

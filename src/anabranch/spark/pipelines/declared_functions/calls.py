@@ -39,7 +39,7 @@ RESOURCES: Final = "resources"
 _BATCH: Final = "streaming.sql.batchId"
 _RULES: Final = TimeRules("UTC")  # as Arrow takes times without a zone
 _current: list[Path] = []  # the unpacked code whose modules are those of `sys.modules`, if any
-_modules: dict[Path, dict[str, ModuleType]] = {}  # of other code, of which a worker may serve several
+_modules: dict[Path, dict[str, ModuleType]] = {}  # modules of code that this worker called before, by its folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def wasm_call(name: str, code: bytes, signature: str) -> Callable[..., pa.Array]
 
 
 def wasm_batch_call(code: bytes, signature: str, schema: pa.Schema) -> Callable[..., Any]:
-    """A function of a WebAssembly module over the rows of a micro-batch, which it gets a batch after the other. It returns rows
+    """A function of a WebAssembly module over the rows of a micro-batch, which it gets batch by batch. It returns rows
     with the columns of the schema."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -172,7 +172,7 @@ def _unpacked(archive: str) -> Path:
 
 
 def _switch(root: list[Path]) -> None:
-    """Have the modules of this code importable, instead of those of the code that was called last."""
+    """Make the modules of this code importable, instead of those of the code that was called last."""
     for old in _current:
         sys.path.remove(str(old / PYTHON))
         inside = [name for name, module in [*sys.modules.items()] if _is_in(module, old)]

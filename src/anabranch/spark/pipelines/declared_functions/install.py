@@ -125,7 +125,7 @@ def _arrow(schema: StructType) -> pa.Schema:
 
 def _add_archive(spark: SparkSession, archive: str, files: Mapping[str, bytes]) -> None:
     """Have Spark unpack the code on each machine."""
-    # Other machines fetch it from there, and it is removed with the session.
+    # Other machines fetch the archive from this folder, which is removed with the session.
     path = Path(SparkFiles.getRootDirectory()) / f"{archive}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for name, content in unpacked_wheels(files).items():

@@ -34,7 +34,7 @@ _LANGUAGES: Final[Mapping[str, Language]] = {"PYTHON": "PYTHON", "ARROW": "ARROW
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z", re.ASCII)
 _FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+\-]*\Z")
-# Calls of these are read before Spark sees them.
+# Calls of these functions are translated before Spark gets the query.
 _OWN: Final = frozenset({"window", "session_window", "count_window", "bloom_sketch_agg", "drift"})
 
 
@@ -87,7 +87,7 @@ def _created_function(cursor: Cursor, files: Sequence[QueryFile]) -> DeclaredFun
 
 
 def _code(files: Sequence[QueryFile], language: Language, module: str) -> list[tuple[str, str]]:
-    """The files that decide what it returns, with their digests."""
+    """The files that decide what a function returns, with their digests."""
     if language == "WASM":
         return [(file.name, file.digest) for file in files if file.name == f"{module}.wasm"]
     return sorted((file.name, file.digest) for file in files if file.kind != "wasm")
