@@ -1,7 +1,7 @@
 """Whether a host has room for a query. No I/O.
 
-A host sets aside what each of its queries says it needs, and memory for each driver. These reservations don't limit what
-a query uses: they keep a host from taking more queries than it can run well."""
+A host sets aside what each of its queries says it needs, and memory for each driver. These reservations don't limit
+what a query uses: they keep a host from taking more queries than it can run well."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def _text(found: QueryRefusal | None, now: int) -> str | None:
 
 
 def is_announced(found: QueryRefusal | None, host: str, reason: str, now: int) -> bool:
-    """True if the row need not be changed for this host's reason: its refusal `found` is recent, and is another host's, or
-    has the same reason and need not be renewed yet."""
+    """True if the row need not be changed for this host's reason: its refusal `found` is recent, and is another host's,
+    or has the same reason and need not be renewed yet."""
     if found is None or now - found.at > _ANNOUNCED_US:
         return False
     return found.host != host or (found.reason == reason and now - found.at < _ANNOUNCED_US // 2)

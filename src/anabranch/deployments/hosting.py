@@ -1,8 +1,8 @@
 """What hosts do with the rows of queries: take a query whose lease is free, renew it, report, and give it back.
 
 Every change checks that the row is still in the epoch of this host, so a host that has lost a query changes nothing any
-more. The driver of such a host publishes nothing more either: the next driver takes the pipeline's row from it, and every
-publication of results checks this row (`anabranch.spark.pipelines.record.refuse_lost`)."""
+more. The driver of such a host publishes nothing more either: the next driver takes the pipeline's row from it, and
+every publication of results checks this row (`anabranch.spark.pipelines.record.refuse_lost`)."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def begin_run(
     catalog: Catalog, name: str, epoch: int, change: int
 ) -> tuple[QueryRow, QueryVersion, QueryRestart | None]:
     """What a driver is to run: the row, the version, and where it starts over (None if it continues, or has started
-    over already). Raises Conflict if the host has lost the query, or if the query was changed after `change`: the host has
-    chosen the driver for that change, and a later one may have Python code, which needs a driver of its own, or another
-    group."""
+    over already). Raises Conflict if the host has lost the query, or if the query was changed after `change`: the host
+    has chosen the driver for that change, and a later one may have Python code, which needs a driver of its own, or
+    another group."""
     with catalog.writing(subject_of(name)) as txn:
         row = _need_row(txn, name, epoch)
         if row.change != change:
@@ -146,7 +146,8 @@ def begin_run(
 
 
 def note_restart(catalog: Catalog, name: str, epoch: int, restart: QueryRestart, only: Sequence[str]) -> QueryRestart:
-    """Store which statements start over. Returns the restart with them. Raises Conflict if another restart was requested."""
+    """Store which statements start over. Returns the restart with them. Raises Conflict if another restart was
+    requested."""
     with catalog.writing(subject_of(name)) as txn:
         row = _need_row(txn, name, epoch)
         if row.restart != restart:
@@ -181,8 +182,8 @@ def runs_python(catalog: Catalog, row: QueryRow) -> bool:
 
 def wants_standby(row: QueryRow, token: str, now: Micros, *, settled: bool) -> bool:
     """True if the host with this token may take the hot standby of a running query: no host has it, or the host that
-    runs the query has it and this host is another one. The host that runs the query takes it only if no host has had it for
-    a while (`settled`), so that another host gets it if there is one."""
+    runs the query has it and this host is another one. The host that runs the query takes it only if no host has had it
+    for a while (`settled`), so that another host gets it if there is one."""
     if row.standby != "hot" or row.wanted != "running" or row.state != "running" or row.lease is None:
         return False
     own, found = row.lease.token == token, row.hot_standby
@@ -192,7 +193,8 @@ def wants_standby(row: QueryRow, token: str, now: Micros, *, settled: bool) -> b
 
 
 def leaves_to_standby(row: QueryRow, token: str, now: Micros, *, wait_us: int) -> bool:
-    """True if a query that is free is left to the host that has its hot standby, for `wait_us` after its lease ended."""
+    """True if a query that is free is left to the host that has its hot standby, for `wait_us` after its lease
+    ended."""
     found = row.hot_standby
     if found is None or found.token == token or not found.ready or found.until <= now or found.change != row.change:
         return False

@@ -99,8 +99,8 @@ def _stream_names(pipeline: StoredPipeline, outputs: Sequence[PipelineOutput]) -
 def _move_away(
     txn: Writing, query: QueryRow, pipeline: StoredPipeline | None, names: Iterable[StreamName], now: Micros
 ) -> dict[str, StreamInfo]:
-    """Rename the streams of the present results whose names the replay takes. Returns them, renamed, by those names. Raises
-    InvalidArgument for one that the query does not write."""
+    """Rename the streams of the present results whose names the replay takes. Returns them, renamed, by those names.
+    Raises InvalidArgument for one that the query does not write."""
     outputs = () if pipeline is None else pipeline.outputs
     own = frozenset[str]().union(*(output.ids for output in outputs))
     found: dict[str, StreamInfo] = {}

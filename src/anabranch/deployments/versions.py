@@ -60,8 +60,9 @@ class VersionContent:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def version(self, name: str, number: int, now: Micros, current: QueryVersion | None = None) -> QueryVersion:
-        """The version with this content, and with the values of `current` for those that are None. The signature of `current`
-        stays valid if nothing signed differs. Raises InvalidSql if its parameters are not those that its statements declare."""
+        """The version with this content, and with the values of `current` for those that are None. The signature of
+        `current` stays valid if nothing signed differs. Raises InvalidSql if its parameters are not those that its
+        statements declare."""
         found = self if current is None else self._completed(current)
         text, parameters, trigger_us, files = found.text, found.parameters, found.trigger_us, found.files
         assert text is not None and parameters is not None and trigger_us is not None and files is not None

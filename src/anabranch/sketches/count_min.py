@@ -84,7 +84,8 @@ def count(sketch: bytes) -> int:
 
 
 def error(sketch: bytes) -> float:
-    """An upper bound for the error of an estimate, which holds for each value with the sketch's confidence. Raises InvalidArgument."""
+    """An upper bound for the error of an estimate, which holds for each value with the sketch's confidence. Raises
+    InvalidArgument."""
     found = _read(sketch)
     return float(2 / found.table.shape[1] * found.total)
 

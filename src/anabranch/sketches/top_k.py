@@ -47,8 +47,8 @@ class Frequent:
 
 
 def build(values: Iterable[object] | Mapping[Any, int], items_max: int = ITEMS) -> bytes:
-    """A sketch of texts, integers or numbers, or of how often each of them occurs; None is left out. It tracks `items_max` items.
-    Raises InvalidArgument."""
+    """A sketch of texts, integers or numbers, or of how often each of them occurs; None is left out. It tracks
+    `items_max` items. Raises InvalidArgument."""
     kept = occurrences(values, "a top-k sketch")
     sketch = _new(item_of(kept), _lg_size(items_max))
     for item, number in zip(hashable(kept, "a top-k sketch", floats=True), kept.values(), strict=True):
@@ -63,8 +63,8 @@ def item_of(values: Iterable[object]) -> ItemType:
 
 
 def union(sketches: Iterable[bytes | None], item: ItemType, items_max: int | None = None) -> bytes:
-    """The sketch of all occurrences; None is left out. It tracks `items_max` items; None: as many as the first sketch. Raises
-    InvalidArgument."""
+    """The sketch of all occurrences; None is left out. It tracks `items_max` items; None: as many as the first sketch.
+    Raises InvalidArgument."""
     merged = None if items_max is None else _new(item, _lg_size(items_max))
     for data in present(sketches):
         sketch = _read(data, item)
@@ -88,7 +88,8 @@ def count(sketch: bytes, item: ItemType) -> int:
 
 
 def error(sketch: bytes, item: ItemType) -> int:
-    """By how much a count may be too high; an item that is not tracked occurs at most this often. Raises InvalidArgument."""
+    """By how much a count may be too high; an item that is not tracked occurs at most this often. Raises
+    InvalidArgument."""
     _read(sketch, item)
     data = raw(sketch, TOP_K)
     return 0 if len(data) < 32 else int.from_bytes(data[24:32], "little")

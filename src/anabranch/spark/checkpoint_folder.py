@@ -101,8 +101,8 @@ class DiskFolder:
             return None
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file, or make it, in a folder that exists. Whoever reads it meanwhile sees the one or the other text.
-        Raises OSError."""
+        """Replace a file, or make it, in a folder that exists. A concurrent reader sees either the earlier or the new
+        text. Raises OSError."""
         file = self.path / name
         # Hidden, so that it isn't copied with the checkpoint; each source of a query writes in a process of its own.
         beside = file.with_name(f".{file.name}-{os.getpid()}")

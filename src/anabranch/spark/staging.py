@@ -51,7 +51,8 @@ class StagedPartition:
 
 
 class ViolationStagers:
-    """Stages what a task writes: events that violate checks for their streams of violations, the others for their own."""
+    """Stages what a task writes: events that violate checks for their streams of violations, the others for their
+    own."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self._store = store
@@ -59,7 +60,8 @@ class ViolationStagers:
         self._stagers: dict[str, tuple[StreamId, Stager]] = {}
 
     def write(self, stager: Stager, rows: pa.RecordBatch) -> None:
-        """Stage the rows with `stager`, except those that checks of its stream divert to a stream of violations. Raises as `Stager.write`."""
+        """Stage the rows with `stager`, except those that checks of its stream divert to a stream of violations. Raises
+        as `Stager.write`."""
         if not stager.schema.diverts:
             stager.write(rows)
             return
@@ -79,8 +81,8 @@ class ViolationStagers:
 
 
 class OwnStaging:
-    """Stages into the blobs of a store that the tasks can open. One lease, which the tasks renew, protects what is staged. After
-    a crash it expires, within `limits.JOB_LEASE_US` at the latest."""
+    """Stages into the blobs of a store that the tasks can open. One lease, which the tasks renew, protects what is
+    staged. After a crash it expires, within `limits.JOB_LEASE_US` at the latest."""
 
     def __init__(self, places: StorePlaces, stream: StreamId, holder: str, sides: tuple[StreamId, ...] = ()) -> None:
         """With `sides`, rows go to `stream` and these as `OUTPUTS_COLUMN` says."""

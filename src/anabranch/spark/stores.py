@@ -63,7 +63,7 @@ class BrokerAccess:
     access: Access = field(default="auto", compare=False)
 
     def through_brokers(self) -> BrokerAccess:
-        """The same without the other way."""
+        """The same access, through the brokers only."""
         return replace(self, native=None, access="broker")
 
     def token(self) -> str | None:
@@ -149,8 +149,8 @@ def _opened(places: StorePlaces) -> Store:
 
 
 def chosen_places(places: StorePlaces) -> StorePlaces:
-    """The places to use, on the driver; of a store that brokers serve, after a look at both ways, and with one record in the
-    log. Raises what makes the native way impossible if option `access` demands it."""
+    """The places to use, on the driver. For a store that brokers serve, it checks both ways and logs the choice. Raises
+    what makes the native way impossible if option `access` demands it."""
     if not isinstance(places, BrokerAccess):
         return places
     native, broker = places.native, places.through_brokers()

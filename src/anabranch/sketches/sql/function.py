@@ -34,8 +34,9 @@ _MODULES: Final = {
 class SketchFunction:
     """A function of one row's values, or an aggregate.
 
-    Where an argument is null the result is null. An aggregate's first argument is the list of `all` values of a group, of its
-    `distinct` values, or their `counts` as pairs; without any it is empty. Arguments that are left out have their defaults."""
+    Where an argument is null the result is null. An aggregate's first argument is the list of `all` values of a group,
+    of its `distinct` values, or their `counts` as pairs; without any it is empty. Arguments that are left out have
+    their defaults."""
 
     name: str
     call: Callable[..., object]

@@ -21,7 +21,8 @@ _SEGMENTS_MAX: Final = 100  # reported of one source: the progress is written to
 
 
 class BacklogAge:
-    """Remembers when the number of events of the sources rose. Events that were there at the first call count as appended then."""
+    """Remembers when the number of events of the sources rose. Events that were there at the first call count as
+    appended then."""
 
     def __init__(self) -> None:
         self._rises: deque[tuple[float, int]] = deque()  # when there were first this many events

@@ -2,8 +2,9 @@
 
 As long as the run follows, the leader publishes them. The standby computes them nevertheless, because that keeps its
 state equal to the leader's. It keeps them in Spark's memory until the leader is done with the batch: if the leader ends
-before that, this run publishes the results under the same number without computing them again. For batches that the leader has already
-finished, no results are kept, so a standby that is behind needs less time per batch than its leader."""
+before that, this run publishes the results under the same number without computing them again. For batches that the
+leader has already finished, no results are kept, so a standby that is behind needs less time per batch than its
+leader."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ class LeaderBatches:
         return self.is_done(batch)
 
     def _refuse_other_plan(self, batch: int) -> None:
-        """Raise Conflict if this run has planned the batch differently from the leader. The state after a batch depends on
-        its watermark, and with several sources Spark may plan another watermark after a restart than before it."""
+        """Raise Conflict if this run has planned the batch differently from the leader. The state after a batch depends
+        on its watermark, and with several sources Spark may plan another watermark after a restart than before it."""
         name = f"offsets/{batch}"
         leader, own = self._leader.read(name), self._own.read(name)
         if leader is not None and own is not None and PlannedBatch.parse(leader) != PlannedBatch.parse(own):

@@ -211,9 +211,9 @@ def _cut(store: Store, name: StreamName, text: str, by: str) -> StreamCut:
 
 
 def replay_steps(steps: Sequence[Step], version: int) -> tuple[Step, ...]:
-    """The steps of a replay: the same ones in the same order, which write the streams of the replay of this version. Where they read each
-    other's results, they read those of the replay. Raises InvalidSql for a statement with feedback, which would feed the
-    same events back again."""
+    """The steps of a replay: the same ones in the same order, which write the streams of the replay of this version.
+    Where they read each other's results, they read those of the replay. Raises InvalidSql for a statement with
+    feedback, which would feed the same events back again."""
     for step in steps:
         if step.statement.feedback:
             raise InvalidSql("a statement with FEEDBACK can't be replayed", line=step.statement.line)

@@ -38,8 +38,8 @@ __all__ = ["DeployedRun", "PreparedQuery", "RunOptions", "check_present", "prepa
 
 @dataclass(frozen=True, slots=True)
 class DeployedRun:
-    """A run of a deployed query, whose host holds the query in this epoch. Only one host holds it at a time, so
-    the run takes the pipeline from any earlier run of the query. `replay` is the version whose results it recomputes; see
+    """A run of a deployed query, whose host holds the query in this epoch. Only one host holds it at a time, so the run
+    takes the pipeline from any earlier run of the query. `replay` is the version whose results it recomputes; see
     `anabranch.deployments.replay`."""
 
     epoch: int
@@ -88,9 +88,9 @@ def prepare(
     options: RunOptions,
     held: list[Held] | None = None,
 ) -> dict[str, PreparedQuery]:
-    """Prepare every step, in order. If it fails, the streams that it created are deleted. `held`: see `create_streams`. With
-    `flush` the run closes all windows at its end; with `once` it does so for statements whose sources are all sealed. The
-    run of a deployed query waits a little for its hot standby.
+    """Prepare every step, in order. If it fails, the streams that it created are deleted. `held`: see `create_streams`.
+    With `flush` the run closes all windows at its end; with `once` it does so for statements whose sources are all
+    sealed. The run of a deployed query waits a little for its hot standby.
 
     Raises InvalidSql, InvalidArgument for a starting position that does not fit, StreamHasPipeline, Conflict.
     """

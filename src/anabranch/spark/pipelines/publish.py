@@ -20,6 +20,7 @@ def compute(frame: DataFrame) -> None:
 
 
 def publish(frame: DataFrame, batch: int, options: Mapping[str, str], *, replace: bool = False) -> None:
-    """Publish it once, under its number, whatever is repeated. With `replace` the stream then holds exactly these rows."""
+    """Publish a micro-batch under its number: once, even if it is repeated. With `replace` the stream then holds
+    exactly these rows."""
     mode = "overwrite" if replace else "append"
     frame.write.format("anabranch").mode(mode).options(**options).option("batch", str(batch)).save()

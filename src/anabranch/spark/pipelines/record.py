@@ -131,13 +131,13 @@ def claim(
     fenced: str | None = None,
     epoch: int | None = None,
 ) -> PipelineRow:
-    """Take the pipeline for `holder`, creating its row if there is none. A run whose token begins with `fenced` loses the
-    row, even while it is alive. Returns the row. `epoch` is the one in which the host of this run has the deployed query of
-    this name; raises Conflict if another host has taken the query since.
+    """Take the pipeline for `holder`, creating its row if there is none. A run whose token begins with `fenced` loses
+    the row, even while it is alive. Returns the row. `epoch` is the one in which the host of this run has the deployed
+    query of this name; raises Conflict if another host has taken the query since.
 
     With `restart` a new generation begins. The generation is stored only when the returned row is saved: if its
-    preparation fails, the next run continues with the previous generation. Raises PipelineRunning while another process holds the
-    row, InvalidArgument if the statements are not those of its checkpoints or the name is invalid.
+    preparation fails, the next run continues with the previous generation. Raises PipelineRunning while another process
+    holds the row, InvalidArgument if the statements are not those of its checkpoints or the name is invalid.
     """
     check_name(name)
     with catalog.writing(f"{PIPELINE.name} {name}") as txn:
@@ -185,7 +185,8 @@ def _refuse_taken(txn: Reading, name: str, epoch: int) -> None:
 
 
 def _started_over(row: PipelineRow, new: PipelineOutput, restart: Restart) -> PipelineOutput:
-    """The output in the new generation: without a checkpoint if its statement starts over, else with its present one."""
+    """The output in the new generation: without a checkpoint if its statement starts over, else with its present
+    one."""
     if restart.only is None or new.target in restart.only:
         return new
     before = next((each for each in row.outputs if each.target == new.target), None)

@@ -105,8 +105,8 @@ def run(
     `trigger_us`: the time between micro-batches of statements without the option `trigger`. `deployed`: the run of a
     deployed query that this is.
 
-    `only`: an upgrade. The statements with these targets start over, at `start_from`, else where they say; the others go on
-    from their checkpoints, although they may have changed, which `anabranch.spark.queries.upgrade` has to have allowed.
+    `only`: an upgrade. The statements with these targets start over, at `start_from`, else where they say; the others
+    continue from their checkpoints, even if they have changed: `anabranch.spark.queries.upgrade` must have allowed it.
 
     `files`: the wheels, WebAssembly modules and resources that the functions of the file use, by name. Without them,
     functions in Python are those of modules that are installed, which a deployed query may not use.
@@ -161,7 +161,7 @@ class _Start:
 
     @property
     def fenced(self) -> str | None:
-        """How the tokens of runs begin that this run takes the pipeline from."""
+        """The prefix of the tokens of the runs from which this run takes the pipeline; None: from none."""
         return None if self.options.deployed is None else DEPLOYED
 
     def run(self, store: Store, *, owned: bool) -> Pipeline:

@@ -49,10 +49,10 @@ _NEVER: Final = "9999-12-31 00:00:00"
 class SourceReads:
     """How a run reads the sources of a statement. `starts` holds a cut (or place) as text for each source.
 
-    A batch takes at most `events_max` events from each source that the pipeline does not write itself. With `ends` the run
-    closes all windows at the end of its sources: those cuts, or where none is given the tail. With `follow` its sources
-    follow the batches of that run. With `await_standby`, the place of the query's checkpoint, they wait for a standby of
-    their own."""
+    A batch takes at most `events_max` events from each source that the pipeline does not write itself. With `ends` the
+    run closes all windows at the end of each source: at the source's cut in `ends`, else at its tail. With `follow` its
+    sources follow the batches of that run. With `await_standby`, the place of the query's checkpoint, they wait for a
+    standby of their own."""
 
     starts: Mapping[str, str]
     events_max: int | None = None
@@ -164,9 +164,10 @@ def _clock_closing(statement: Statement) -> ClockClosing:
 
 
 def with_versions(frame: DataFrame, info: StreamInfo, line: int) -> DataFrame:
-    """The rows of a stream as versions of their keys: with `VALID_FROM`, their event time, and `VALID_UNTIL`, exclusive: that of the next row of
-    their key, else the end of the year 9999. Of rows of a key with the same time the last one appended is valid. Rows
-    without a time are left out. Raises InvalidSql if the stream has no key or no event time."""
+    """The rows of a stream as versions of their keys. `VALID_FROM` is a row's event time; `VALID_UNTIL` (exclusive) is
+    the event time of the next row of its key, else the end of the year 9999. Of rows of a key with the same time the
+    last one appended is valid. Rows without a time are left out. Raises InvalidSql if the stream has no key or no event
+    time."""
     key, time = info.schema.key, info.schema.time
     if key is None or time is None:
         raise InvalidSql(

@@ -196,7 +196,8 @@ class Standby:
     def take_over(self, epoch: int) -> Pipeline:
         """Take the pipeline over from the leading run, and continue in its place, for the host that has the query in
         this epoch. Raises Conflict if another host has taken the query, or if the pipeline is no longer the one that is
-        followed, and PipelineFailed. After either error the next run continues from the checkpoints that the row names."""
+        followed, and PipelineFailed. After either error the next run continues from the checkpoints that the row
+        names."""
         assert self._row is not None, "it was started"
         store, now = self._store, self._store.runtime.clock.now
         holder = row_of.this_process(self._token)
@@ -277,8 +278,8 @@ class Standby:
 
 
 def copy_checkpoint(leader: CheckpointFolder, sibling: str, planned: int) -> None:
-    """Copy a checkpoint as it was after Spark planned the batch `planned` and before Spark ran it. The standby begins by
-    repeating this batch.
+    """Copy a checkpoint as it was after Spark planned the batch `planned` and before Spark ran it. The standby begins
+    by repeating this batch.
 
     A file of a state's version may need other files that were written before it. So the other files are listed last."""
     known = {name for name in leader.files() if _is_before(name, planned)}
@@ -304,7 +305,8 @@ def _drop(store: Store, before: PipelineRow) -> None:
 
 
 class StandbyLag:
-    """How far a standby is behind in one statement. `repeated` is the first batch that the standby runs, which takes longest."""
+    """How far a standby is behind in one statement. `repeated` is the first batch that the standby runs, which takes
+    longest."""
 
     def __init__(self, repeated: int) -> None:
         self._repeated = repeated
@@ -312,9 +314,9 @@ class StandbyLag:
         self._is_near = False
 
     def is_near(self, planned: int, done: int, now_s: float) -> bool:
-        """True if the standby is at most two batches behind, or only a few seconds. Catching up then takes less time than
-        a start, because the leader no longer uses the processor. `planned` is the last batch that the leader has planned, `done` the last one
-        that the standby is done with; `now_s` never falls."""
+        """True if the standby is at most two batches behind, or only a few seconds. Catching up then takes less time
+        than a start, because the leader no longer uses the processor. `planned` is the last batch that the leader has
+        planned, `done` the last one that the standby is done with; `now_s` never falls."""
         if not self._seen or planned > self._seen[-1][0]:
             self._seen.append((planned, now_s))
         while self._seen and self._seen[0][0] <= done:

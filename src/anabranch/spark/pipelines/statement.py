@@ -29,7 +29,7 @@ class StatementOptions:
     a first run begins in the sources (`head`, `tail`, or a time). `mode` is Spark's output mode. `segments` is the
     number of segments of a result stream that is created. `late`: whether events that come too late for their window
     are kept in the stream of late events. `shed`: when a part of the events is left out and results are estimates;
-    `shed_priority` is SQL for the chance with which an event is kept at least. `start_query` is the deployed query that is
+    `shed_priority` is SQL for the lower bound of an event's keep rate. `start_query` is the deployed query that is
     started when drift is found.
     """
 

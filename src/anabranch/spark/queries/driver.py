@@ -65,8 +65,8 @@ __all__ = ["abandoned_tasks", "main"]
 
 
 def abandoned_tasks(spark: SparkSession) -> int:
-    """The approximate number of tasks that still run after their stage has ended. Jobs that begin or end during the count
-    make it wrong for a moment, in either direction."""
+    """The approximate number of tasks that still run after their stage has ended. Jobs that begin or end during the
+    count make it wrong for a moment, in either direction."""
     tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
     running = sum(each.numRunningTasks() for each in tracker.getExecutorInfos())
     stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
@@ -83,8 +83,8 @@ _REFUSALS: Final = (
 
 @dataclass(eq=False)
 class _Followed:
-    """A query that this driver follows as its hot standby, as of `change`. `standby` is set while it is ready to take over,
-    `taken` once it takes over."""
+    """A query that this driver follows as its hot standby, as of `change`. `standby` is set while it is ready to take
+    over, `taken` once it takes over."""
 
     change: int
     standby: Standby | None = None
@@ -191,7 +191,8 @@ class _Driver:
             return None if followed.taken else error
 
     def _take_standby(self, name: str, change: int) -> Standby | None:
-        """The standby of a query, if it is ready and follows the run of this change. From then on this driver has no standby of it."""
+        """The standby of a query, if it is ready and follows the run of this change. From then on this driver has no
+        standby of it."""
         with self._lock:
             followed = self._standbys.pop(name, None)
             if followed is None or followed.standby is None or followed.change != change:
@@ -225,8 +226,8 @@ class _Driver:
         self._end_with_abandoned_tasks(name)
 
     def _end_with_abandoned_tasks(self, name: str) -> None:
-        """End this process if tasks of an ended query still run: Spark can't interrupt these tasks, and they take processors
-        from the other queries. The host then runs the other queries in another driver."""
+        """End this process if tasks of an ended query still run: Spark can't interrupt these tasks, and they take
+        processors from the other queries. The host then runs the other queries in another driver."""
         for _ in range(round(limits.DEPLOYMENT_TASKS_S)):
             try:
                 if abandoned_tasks(self._spark) <= 0:
@@ -315,7 +316,8 @@ class _Driver:
 
 
 def _listen(messages: queue.SimpleQueue[dict[str, Any]], folder: str) -> None:
-    """Queue the host's messages up to `exit`. If the input ends without `exit`, the host was killed: end this process."""
+    """Queue the host's messages up to `exit`. If the input ends without `exit`, the host was killed: end this
+    process."""
     for line in sys.stdin:
         message = parse_line(line)
         messages.put(message)

@@ -46,8 +46,8 @@ class DriverPool:
         return self._use(spares[0] if spares else self._new(warm=False), "queries", owner)
 
     def for_standby(self, owner: DriverOwner, without: DriverProcess | None) -> DriverProcess | None:
-        """A driver other than `without` for a hot standby of a query of the owner; None while none of the spare ones has
-        started."""
+        """A driver other than `without` for a hot standby of a query of the owner; None while none of the spare ones
+        has started."""
         for driver in self._used_for("standbys"):
             if driver.owner == owner and driver is not without:
                 return driver

@@ -85,8 +85,8 @@ class DriverProcess:
         self._lines.send(**message)
 
     def end(self, timeout_s: float = 0.0) -> str:
-        """Ask the driver to end, kill it after `timeout_s`, and begin to remove its files. Returns how it ended, with the
-        reason that it gave, or the last line of its log unless it was killed. A second call is harmless."""
+        """Ask the driver to end, kill it after `timeout_s`, and begin to remove its files. Returns how it ended, with
+        the reason that it gave, or the last line of its log unless it was killed. A second call is harmless."""
         if self._how is not None:
             return self._how
         if timeout_s > 0:
@@ -108,7 +108,8 @@ class DriverProcess:
         return how
 
     def end_idle(self) -> None:
-        """End a driver that runs nothing: at once, or on a cluster in the background, because it has to leave the cluster."""
+        """End a driver that runs nothing: at once, or on a cluster in the background, because it has to leave the
+        cluster."""
         if not self.on_cluster:
             self.end()
             return

@@ -13,9 +13,9 @@ __all__ = ["HeldQuery"]
 
 @dataclass
 class HeldQuery:
-    """`change`: the change of the query that its driver runs, None until the run has started. `begun`: the change with which
-    the driver was told to run it. `lost`: another host has the query. `unwanted_s`: since when the run should end, if it has
-    not started yet or is to end without finishing its micro-batch. Times by the monotonic clock."""
+    """`change`: the change of the query that its driver runs, None until the run has started. `begun`: the change with
+    which the driver was told to run it. `lost`: another host has the query. `unwanted_s`: since when the run should
+    end, if it has not started yet or is to end without finishing its micro-batch. Times by the monotonic clock."""
 
     row: QueryRow
     owner: DriverOwner

@@ -1,8 +1,9 @@
 """The host: takes deployed queries whose lease is free, runs each in a driver, and keeps it running.
 
 A host has a lease on each of its queries, and renews it. When the host is killed, its drivers end with it, and another
-host takes the queries once their leases have expired. A host that could not renew a lease in time ends the query. A driver
-that is suspended or cut off can't be ended; it publishes nothing more once the next driver has taken the pipeline's row.
+host takes the queries once their leases have expired. A host that could not renew a lease in time ends the query. A
+driver that is suspended or cut off can't be ended; it publishes nothing more once the next driver has taken the
+pipeline's row.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ _SETTLED_S: Final = 3.0  # after which the first batches of a query are done
 
 
 class QueryHost:
-    """Runs the queries of a store for which it has room. `spares` drivers are started and warmed ahead, so that a query that is
-    deployed, or whose driver was killed, runs within seconds. The queries of a group share one driver, or with
-    `driver_per_query` each has its own. A version with Python code always has its own, which runs nothing else before or
-    after. `conf` are settings of Spark. `capacity` is by default that of the machine. Raises InvalidArgument for a lease that is too
-    short to be renewed in time, or too long to be waited for."""
+    """Runs the queries of a store for which it has room. `spares` drivers are started and warmed ahead, so that a query
+    that is deployed, or whose driver was killed, runs within seconds. The queries of a group share one driver, or with
+    `driver_per_query` each has its own. A version with Python code always has its own, which runs nothing else before
+    or after. `conf` are settings of Spark. `capacity` is by default that of the machine. Raises InvalidArgument for a
+    lease that is too short to be renewed in time, or too long to be waited for."""
 
     def __init__(
         self,
@@ -311,7 +312,8 @@ class QueryHost:
             self._run_ended(name, held, str(message["how"]), message.get("error"), asked=asked)
 
     def _note_running(self, name: str, held: HeldQuery) -> None:
-        """Set the state of a query whose run has started, unless the query was changed meanwhile: then the run is stopped."""
+        """Set the state of a query whose run has started, unless the query was changed meanwhile: then the run is
+        stopped."""
         change = held.change
 
         def running(row: QueryRow) -> QueryRow:
@@ -352,9 +354,9 @@ class QueryHost:
                 self._continue(name, held, f"driver {driver.pid} ended {how}")
 
     def _separate(self, ended: Mapping[str, HeldQuery]) -> None:
-        """After the end of a shared driver, give each query that had been restarted before a driver of its own. One of these
-        queries may be what ends the driver; with separate drivers it shows which. A query that is changed shares a
-        driver again."""
+        """After the end of a shared driver, give each query that had been restarted before a driver of its own. One of
+        these queries may be what ends the driver; with separate drivers it shows which. A query that is changed shares
+        a driver again."""
         for name, held in ended.items():
             if held.row.restarts and self._apart.get(name) != held.row.change:
                 self._apart[name] = held.row.change
@@ -419,8 +421,8 @@ class QueryHost:
         return None
 
     def _keep_spares(self) -> None:
-        """Keep spare drivers ready while there is room for another driver and no query is starting: a driver that starts
-        would slow it down. End the spare drivers for which there is no room any more."""
+        """Keep spare drivers ready while there is room for another driver and no query is starting: a driver that
+        starts would slow it down. End the spare drivers for which there is no room any more."""
         held, now_s = list(self._held.values()), time.monotonic()
         starting = any(each.driver is not None and not each.has_run_for(_SETTLED_S, now_s) for each in held)
         busy = {each.driver for each in held if each.driver is not None} | self._standbys.drivers

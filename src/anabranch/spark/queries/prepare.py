@@ -66,8 +66,8 @@ def prepare_spark() -> Path | None:
 
 @contextmanager
 def preparing_spark() -> Iterator[None]:
-    """Write the archive while the block runs, unless there is one: in a process of its own, at the lowest priority, which ends with the
-    block. Raises MissingExtra without Java."""
+    """Write the archive while the block runs, unless there is one: in a process of its own, at the lowest priority,
+    which ends with the block. Raises MissingExtra without Java."""
     archive = _archive()
     if archive is None or archive.exists():
         yield
@@ -97,8 +97,8 @@ def preparing_spark() -> Iterator[None]:
 
 
 def _end_with_parent(folder: str) -> None:
-    """End this process and its children once its parent is gone, even by kill -9. Their temporary files, in this folder,
-    are removed."""
+    """End this process and its children once its parent is gone, even by kill -9. Their temporary files, in this
+    folder, are removed."""
     sys.stdin.buffer.read()
     shutil.rmtree(folder, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)

@@ -7,7 +7,7 @@
 | `{"stop": name}` | end it once its micro-batch is done |
 | `{"drop": name}` | end it at once: it was lost to another host |
 | `{"follow": name, "change": n}` | be the hot standby of the query as of this change; a later `run` of it takes over |
-| `{"unfollow": name}` | end that, and remove its checkpoints |
+| `{"unfollow": name}` | end the hot standby, and remove its checkpoints |
 | `{"answer": id}` | answer this question about SQL |
 | `{"exit": true}` | end, now that nothing runs |
 | end of file | the host is gone: end at once |
@@ -18,7 +18,7 @@
 | `{"event": "started", "query": name, "epoch": n, "change": n, "version": n}` | it runs the query as of this change |
 | `{"event": "ended", "query": name, "epoch": n, "how": how, "error": text or null}` | it no longer runs it |
 | `{"event": "following", "query": name, "change": n, "ready": bool}` | whether the hot standby could take over now, each time that this changes |
-| `{"event": "unfollowed", "query": name, "change": n, "how": how, "error": text}` | it has ended, unasked |
+| `{"event": "unfollowed", "query": name, "change": n, "how": how, "error": text}` | the hot standby has ended without being asked to |
 | `{"event": "ending", "why": text}` | it ends at once, for this reason |
 """
 

@@ -16,7 +16,8 @@ _TRIES_MAX: Final = 2  # a question that ends its drivers must not end them all
 
 
 class Questions:
-    """Gives the open questions of a store to a driver. `pending`: there are some, and no driver that may answer ends."""
+    """Gives the open questions of a store to a driver. `pending` is True while there are any: no driver that may
+    answer them is ended then."""
 
     def __init__(self, store: Store, pool: DriverPool) -> None:
         self._store = store

@@ -19,8 +19,8 @@ _BEHIND_S_MAX: Final = 5.0  # the age of the oldest event still to be read, wher
 
 
 def has_caught_up(store: Store, row: QueryRow) -> bool:
-    """True if, as of the last heartbeat, every statement of the replay has read its sources to the tail, or is less than
-    5 s behind, and has published the windows that these events close."""
+    """True if, as of the last heartbeat, every statement of the replay has read its sources to the tail, or is less
+    than 5 s behind, and has published the windows that these events close."""
     pipeline = record.get(store.catalog, row.name)
     if pipeline is None or not pipeline.prepared or len(pipeline.progress) < len(pipeline.outputs):
         return False
@@ -40,8 +40,9 @@ def _has_published(progress: Mapping[str, Any]) -> bool:
 
 
 def swap_replay(store: Store, row: QueryRow) -> Mapping[str, str]:
-    """Let the replay take the place of its query, in one transaction. Returns the new names of the earlier results by their
-    present ones. Raises InvalidArgument if a name that it needs is another stream's, Conflict if the host has lost the replay."""
+    """Let the replay take the place of its query, in one transaction. Returns the new names of the earlier results by
+    their present ones. Raises InvalidArgument if a name that it needs is another stream's, Conflict if the host has
+    lost the replay."""
     version = next((each for each in kept_versions(store.catalog, row.name) if each.number == row.version), None)
     if version is None:
         raise Conflict(f"query '{row.name}' was deleted")

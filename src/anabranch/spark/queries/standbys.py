@@ -1,8 +1,8 @@
 """The hot standbys that a host has: each follows the run of a query in a driver other than the one that runs it.
 
 A host has a hot standby by a lease of its own in the query's row. Hosts that do not run the query take it first; the
-host that runs a query takes its standby only if no other host does. Such a standby protects against the end of the driver,
-not of the host."""
+host that runs a query takes its standby only if no other host does. Such a standby protects against the end of the
+driver, not of the host."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class HotStandbys:
         return [held.row.needs for held in self._held.values()]
 
     def look(self, rows: Mapping[str, QueryRow], running: Mapping[str, DriverProcess | None], now: Micros) -> None:
-        """Take standbys that queries request and no host has, and end those that are no longer requested. `running` are the queries that this host holds, with
-        their drivers."""
+        """Take standbys that queries request and no host has, and end those that are no longer requested. `running` are
+        the queries that this host holds, with their drivers."""
         for noted in (self._missing_since_s, self._again_s, self._failures):
             for name in noted.keys() - rows.keys():
                 del noted[name]
@@ -99,7 +99,8 @@ class HotStandbys:
         return hosting.leaves_to_standby(row, self._token, now, wait_us=_LEFT_US)
 
     def take(self, name: str) -> DriverProcess:
-        """The driver that takes over a query, whose row no longer names a standby. This host has to have the standby."""
+        """The driver that takes over a query, whose row no longer names a standby. This host has to have the
+        standby."""
         return self._held.pop(name).driver
 
     def is_ready(self, name: str, change: int) -> bool:
@@ -144,8 +145,8 @@ class HotStandbys:
                 self._note_failure(name, held, f"driver {driver.pid} ended")
 
     def renew(self) -> None:
-        """Renew the leases, and write again what drivers have reported: the store may not have answered at the time. Raises
-        AnabranchError where the store can't be reached."""
+        """Renew the leases, and write again what drivers have reported: the store may not have answered at the time.
+        Raises AnabranchError where the store can't be reached."""
         for name, held in list(self._held.items()):
             try:
                 self._write(name, held, until=self._until())

@@ -55,7 +55,8 @@ def plain_members(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON. Times are ISO 8601 in UTC, what is no JSON number is text, and bytes are how many they are."""
+    """A value as JSON. Times are ISO 8601 in UTC, numbers that JSON lacks are text, and of bytes only their number is
+    given."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, float):

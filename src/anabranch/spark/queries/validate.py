@@ -37,8 +37,9 @@ def validate(
     spark: SparkSession | None = None,
 ) -> ValidatedQuery:
     """Check a query as deploying and running it would, and change nothing. Returns what it would write, in the order of
-    the statements. Nothing of the code of its functions runs, and it need not be here. Raises InvalidSql with the line for a missing stream, an unknown column and anything else that is not
-    valid or that Spark can't run on streams."""
+    the statements. The code of its functions is not run, and need not be on this machine. Raises InvalidSql with the
+    line for a missing stream, an unknown column and anything else that is not valid or that Spark can't run on
+    streams."""
     steps = plan(text, parameters, files)
     check_sources(store, steps)
     with (
@@ -60,7 +61,7 @@ def validate(
 
 
 def _imitate(store: Store, scratch: Store, step: Step) -> None:
-    """Create empty streams like those that exist of the ones that the statement reads and writes."""
+    """Create an empty copy of each existing stream that the statement reads or writes."""
     statement = step.statement
     others = (*statement.results, *(each.target for each in statement.feedback), statement.late_target)
     for name in {*statement.sources.values(), *statement.tables.values(), *others}:

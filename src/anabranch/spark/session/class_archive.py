@@ -27,7 +27,8 @@ _CALLERS_OWN: Final = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-Xs
 
 def class_archive() -> Path | None:
     """Where the archive for this environment's JAVA_HOME and SPARK_HOME is kept, whether it exists or not. Another Java
-    or Spark has another path. None if SPARK_HOME is not a folder of links that `ensure_home` makes, or has a space in its path."""
+    or Spark has another path. None if SPARK_HOME is not a folder of links that `ensure_home` makes, or has a space in
+    its path."""
     java, spark = os.environ.get("JAVA_HOME"), os.environ.get("SPARK_HOME")
     if java is None or spark is None or " " in spark:
         return None
@@ -55,7 +56,8 @@ def writing_options(file: Path) -> str:
 
 
 def remove_outdated(archive: Path) -> None:
-    """Remove the archives beside this one, those of Sparks that were uninstalled, and unfinished ones of killed processes."""
+    """Remove the archives beside this one, those of Sparks that were uninstalled, and unfinished ones of killed
+    processes."""
     for other in archive.parent.parent.glob("*/classes-*.jsa"):
         if other != archive and (other.parent == archive.parent or not (other.parent / "jars").exists()):
             other.unlink(missing_ok=True)

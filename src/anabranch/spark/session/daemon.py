@@ -68,8 +68,9 @@ def main() -> None:
 
 
 def be_killed_first() -> None:
-    """Make the kernel, where memory runs out, kill this process and its children before Java, the driver or the host. Only for
-    processes that can be replaced, such as Spark's Python workers. Does nothing on systems other than Linux."""
+    """Make the kernel, where memory runs out, kill this process and its children before Java, the driver or the host.
+    Only for processes that can be replaced, such as Spark's Python workers. Does nothing on systems other than
+    Linux."""
     score = Path("/proc/self/oom_score_adj")
     with suppress(OSError, ValueError):
         score.write_text(str(max(int(score.read_text()), _SCORE)))

@@ -5,10 +5,11 @@ again in every process: 0.6 s of processor time, and a streaming query needs abo
 result. The installed package is the same code, compiled once. So workers get a SPARK_HOME without that zip.
 
 Spark runs `python -m pyspark.daemon KIND` for each kind of worker that plans reads or commits batches, whatever
-`spark.python.daemon.module` says: the setting applies to tasks alone. Such a daemon imports nothing before it forks, and Spark ends
-what it forked after a minute without work. So a query that starts in a session which ran none for a minute took 21 s of
-processor time to its first result, and now takes 8 s. The command runs the daemon of `anabranch.spark.session.daemon` instead,
-and has all processes forked by the session's server (`anabranch.spark.session.worker_server`) if there is one.
+`spark.python.daemon.module` says: the setting applies to tasks alone. Such a daemon imports nothing before it forks,
+and Spark ends what it forked after a minute without work. So a query that starts in a session which ran none for a
+minute took 21 s of processor time to its first result, and now takes 8 s. The command runs the daemon of
+`anabranch.spark.session.daemon` instead, and has all processes forked by the session's server
+(`anabranch.spark.session.worker_server`) if there is one.
 """
 
 from __future__ import annotations
@@ -146,8 +147,9 @@ def _link(link: Path, target: Path) -> None:
 
 @cache
 def start_worker_server() -> subprocess.Popen[bytes]:
-    """Start the worker server of this process; it ends with the process. To be called before Spark starts, because Spark's
-    Java process gets the server's address from the environment. A second call does nothing, because a later session has the same Java process."""
+    """Start the worker server of this process; it ends with the process. To be called before Spark starts, because
+    Spark's Java process gets the server's address from the environment. A second call does nothing, because a later
+    session has the same Java process."""
     place = tempfile.gettempdir() if len(tempfile.gettempdir()) <= _PATH_MAX else "/tmp"
     folder = tempfile.mkdtemp(prefix="anabranch-workers-", dir=place)  # no other user may ask for workers
     address = os.environ[WORKER_SERVER] = str(Path(folder) / "socket")

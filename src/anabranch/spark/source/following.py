@@ -37,8 +37,8 @@ __all__ = [
 
 
 Role: TypeAlias = Literal["follows", "leads", "plans", "ended"]
-"""`follows`: it repeats the leader's batches. `leads`: it holds the pipeline, and finishes what the leader planned. `plans`:
-it plans batches of its own. `ended`: it has ended."""
+"""`follows`: it repeats the leader's batches. `leads`: it holds the pipeline, and finishes what the leader planned.
+`plans`: it plans batches of its own. `ended`: it has ended."""
 
 _POLL_S: Final = 0.01  # two files are looked for, which takes some 30 µs
 _REMOTE_POLL_S: Final = 0.3  # of a checkpoint in a bucket, where each look is a request
@@ -208,7 +208,8 @@ class AwaitedStandby:
 
     def let_catch_up(self) -> None:
         """Wait while the standby is more than one batch behind (in a bucket: two), for as long as the batch before took
-        and at most 2 s: so a run loses at most half of its speed. Does not wait for a standby without progress for 10 s."""
+        and at most 2 s: so a run loses at most half of its speed. Does not wait for a standby without progress for 10
+        s."""
         now_s = time.monotonic()
         until_s = now_s + min(now_s - self._returned_s, _WAIT_S_MAX)
         while self._is_behind() and time.monotonic() < until_s:

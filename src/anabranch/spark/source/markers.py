@@ -59,9 +59,9 @@ class WindowClosing:
 
 @dataclass(frozen=True, slots=True)
 class ClockClosing:
-    """Close windows over append times as the clock passes their ends, also without new events. Windows end at `start_us` and
-    multiples of `step_us` after it. Sessions end anywhere; for them the watermark moves by such steps. All are closed `horizon_us` after
-    the newest append time."""
+    """Close windows over append times as the clock passes their ends, also without new events. Windows end at
+    `start_us` and multiples of `step_us` after it. Sessions end anywhere; for them the watermark moves by such steps.
+    All are closed `horizon_us` after the newest append time."""
 
     horizon_us: int
     step_us: int
@@ -84,8 +84,8 @@ class Idleness:
 @dataclass(frozen=True, slots=True)
 class MarkerOption:
     """Options of the markers of a source whose watermark is delayed by `delay_us`. The source's option `markers`. After
-    `ask_us` without events the source yields a marker that makes a micro-batch run and leaves the watermark as it is. With
-    `clock` the watermark follows the clock where there are no new events."""
+    `ask_us` without events the source yields a marker that makes a micro-batch run and leaves the watermark as it is.
+    With `clock` the watermark follows the clock where there are no new events."""
 
     delay_us: int
     closing: WindowClosing | None = None
@@ -115,8 +115,9 @@ class SourceTimes:
 
 
 def idle_watermark(own: SourceTimes, others: Sequence[SourceTimes], *, idle_us: int, now: int) -> int | None:
-    """The watermark that a source which is read to its tail takes over from the others: the lowest of the sources that are
-    not idle; if all are idle, the highest of all. None if the source is not idle, or a source that is not idle has none."""
+    """The watermark that a source which is read to its tail takes over from the others: the lowest of the sources that
+    are not idle; if all are idle, the highest of all. None if the source is not idle, or a source that is not idle has
+    none."""
     if now - own.appended_at < idle_us:
         return None
     active = [each.watermark for each in others if now - each.appended_at < idle_us]

@@ -159,8 +159,8 @@ def read_ranges(
 
 
 def with_shed_columns(batches: Iterator[pa.RecordBatch], keep_rate: float, *, draw: bool) -> Iterator[pa.RecordBatch]:
-    """The batches with `SHED_RATE`. With `draw` all rows stay, and get `SHED_DRAW` too, by which the query chooses among
-    them; without it only the rows that are kept stay."""
+    """The batches with `SHED_RATE`. With `draw` all rows stay, and get `SHED_DRAW` too, by which the query chooses
+    among them; without it only the rows that are kept stay."""
     for batch in batches:
         numbers = _draws(batch) if draw or keep_rate < 1 else None
         if numbers is not None and not draw:

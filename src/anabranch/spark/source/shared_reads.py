@@ -7,9 +7,9 @@ read the same stream ask for nearly the same ranges at nearly the same time. Whi
 range of offsets, in the driver's folder. Others map it into memory. So the events are fetched and decoded once,
 and the load on the store does not grow with the number of queries.
 
-A lock for each segment makes the second of two tasks wait for the first one's piece instead of reading the same. Pieces are
-small and removed after half a minute. A task that has waited for some seconds, as for a process that is suspended, reads by
-itself. Long ranges are history, which other queries rarely read at the same time: they are not shared.
+A lock for each segment makes the second of two tasks wait for the first one's piece instead of reading the same. Pieces
+are small and removed after half a minute. A task that has waited for some seconds, as for a process that is suspended,
+reads by itself. Long ranges are history, which other queries rarely read at the same time: they are not shared.
 """
 
 from __future__ import annotations

@@ -73,11 +73,11 @@ _Offset = dict[str, str]
 class PipelineSource:
     """How a statement of a pipeline reads a source: the option `pipelineSource`.
 
-    By `markers` the source advances the watermark without an event, to close windows or while it is idle. With `follow` its
-    batches end where those of the followed run end, as in a hot standby. `await_standby` is the place of the query's
-    checkpoint, where its hot standby notes its progress: batches wait a little for the standby. With `shed` only a part of the events is read, with
-    their keep rate in `_shed_rate`; with `shed_draw` all are, each with a random number in `_shed_draw`, by which the query
-    decides which it keeps."""
+    By `markers` the source advances the watermark without an event, to close windows or while it is idle. With `follow`
+    its batches end where those of the followed run end, as in a hot standby. `await_standby` is the place of the
+    query's checkpoint, where its hot standby notes its progress: batches wait a little for the standby. With `shed`
+    only a part of the events is read, with their keep rate in `_shed_rate`; with `shed_draw` all are, each with a
+    random number in `_shed_draw`, by which the query decides which it keeps."""
 
     markers: MarkerOption | None = None
     follow: FollowedRun | None = None

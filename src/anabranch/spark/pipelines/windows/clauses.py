@@ -43,9 +43,9 @@ _TIME_WINDOWS: Final = "window(time, 'size'[, 'slide']) or session_window(time, 
 @dataclass(frozen=True, slots=True)
 class WindowedQuery:
     """The two parts of a query. `events` is the SQL of the events before windows, with `keys` columns for their key.
-    `results` is the SQL over the view `RESULTS_VIEW`, which has the events of windows that are due, or with `emit` of panes
-    that are due. `words` (lower case) are the columns of `events` to which `results` may refer; None: any. Windows of time
-    always have `emit`."""
+    `results` is the SQL over the view `RESULTS_VIEW`, which has the events of windows that are due, or with `emit` of
+    panes that are due. `words` (lower case) are the columns of `events` to which `results` may refer; None: any.
+    Windows of time always have `emit`."""
 
     window: CountWindow | StatementWindow | DriftDetector
     events: str

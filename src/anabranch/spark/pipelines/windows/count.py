@@ -57,8 +57,8 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True)
 class CompletedWindows:
-    """The complete and the open windows of rows. `rows` are those of complete windows, window after window, `size` each, with all windows of a
-    key in their order; `open` are those that are kept, in the order in which they came."""
+    """The complete and the open windows of rows. `rows` are those of complete windows, window after window, `size`
+    each, with all windows of a key in their order; `open` are those that are kept, in the order in which they came."""
 
     rows: pa.Table
     open: pa.Table

@@ -43,7 +43,7 @@ DRIFT_FIELDS: Final = pa.struct(
 )
 VALUE: Final = "_anabranch_value"
 STATE: Final = "_anabranch_state"
-_RECENT: Final = 100  # values among which the place of a change is looked for
+_RECENT: Final = 100  # the newest values, among which the start of a change is searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class DriftDetector:
 
 
 class MeanTracker:
-    """Follows one key's values. Pickled, it goes on as if it had not been; so river's pickles are in checkpoints."""
+    """Follows one key's values. Unpickled, it continues where it was pickled: checkpoints contain river's pickles."""
 
     def __init__(self, detector: DriftDetector) -> None:
         """Raises MissingExtra without river, InvalidArgument for parameters that it refuses."""
@@ -67,8 +67,8 @@ class MeanTracker:
             self._detector: Any = methods[detector.method](**detector.parameters)
         except (ValueError, TypeError) as exc:
             raise InvalidArgument(f"{detector.method}: {exc}") from exc
-        # Of the values since the last change. River's detectors tell only that there is one: ADWIN's own mean still has
-        # values from before it.
+        # The sum and the number of the values since the last change. River's detectors tell only that there is one:
+        # ADWIN's own mean still has values from before it.
         self._sum, self._count = 0.0, 0
         self._recent: deque[float] = deque(maxlen=_RECENT)
 

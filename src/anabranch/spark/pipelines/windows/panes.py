@@ -1,9 +1,9 @@
 """Decides which panes of windows of time are due, other than of sessions, and of which events each is made. Pure.
 
-A window is on time when the watermark reaches its end, and is forgotten `late_us` later. Each micro-batch gives a window at
-most one early or one late pane. Whether an event is late depends on the watermark with which its micro-batch begins. A window whose
-end this watermark has reached closes before the batch's events are counted. So results don't depend on whether a batch
-without events ran before.
+A window is on time when the watermark reaches its end, and is forgotten `late_us` later. Each micro-batch gives a
+window at most one early or one late pane. Whether an event is late depends on the watermark with which its micro-batch
+begins. A window whose end this watermark has reached closes before the batch's events are counted. So results don't
+depend on whether a batch without events ran before.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class BucketState:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """A bucket after a micro-batch: `emitted` are the events of the panes that are due, each with its window and pane (None
-    without any); `due_us` is the watermark at which `state` changes without further events (None for none)."""
+    """A bucket after a micro-batch: `emitted` are the events of the panes that are due, each with its window and pane
+    (None without any); `due_us` is the watermark at which `state` changes without further events (None for none)."""
 
     emitted: pa.Table | None
     state: BucketState
@@ -104,8 +104,9 @@ def advance(
 
 
 class _WindowBook(PaneBook):
-    """What is known of each window that has events: arrays by window, in the order of `groups`. A cell is a pair of an event
-    and a window: `cell_rows` are the rows of the cells' events, and `groups` has the indices of the cells of each window."""
+    """What is known of each window that has events: arrays by window, in the order of `groups`. A cell is a pair of an
+    event and a window: `cell_rows` are the rows of the cells' events, and `groups` has the indices of the cells of each
+    window."""
 
     def __init__(
         self, groups: RowGroups, cell_rows: Numbers, ends: Numbers, keys: pa.Table, size_us: int, now_us: int

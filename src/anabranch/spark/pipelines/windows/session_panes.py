@@ -3,10 +3,12 @@
 As in Spark, a session of a key is a run of events with no pause longer than the gap. It lasts from its first event to
 one gap after its last. It is closed when the watermark reaches that end, and forgotten `late_us` later; an event whose
 own gap ended that long before the watermark comes too late, even if its session is still kept. Any other event extends
-sessions, joins them, and opens them again if they then end after the watermark: such a session has one more pane on time. Panes that
-were emitted of parts of a session stand until its next pane, which takes back all of them where that is asked for.
+sessions, joins them, and opens them again if they then end after the watermark: such a session has one more pane on
+time. Panes that were emitted of parts of a session stand until its next pane, which takes back all of them where that
+is asked for.
 
-As with other windows, sessions that the watermark of a micro-batch has reached close before the batch's events are counted.
+As with other windows, sessions that the watermark of a micro-batch has reached close before the batch's events are
+counted.
 """
 
 from __future__ import annotations
