@@ -39,7 +39,7 @@ class StreamBuilder(Displayed):
             parts.add(ab.StreamRange("iot/february", start, end))
 
     A written part is an unnamed ephemeral stream that this process holds. It is invisible until the parts are stitched.
-    If that never happens, it is deleted when the context ends, or by upkeep after a crash. Parts are identified by
+    If they never are, it is deleted when the context ends, or by upkeep after a crash. Parts are identified by
     stream id, so a rename in between has no effect; an edge of a range (`ab.TAIL`) is resolved when the parts are
     stitched. For one thread.
     """
@@ -93,7 +93,7 @@ class StreamBuilder(Displayed):
         self, *, schema: Any = None, key: str | None = None, time: str | None = None, scaling: Fixed | int = 1
     ) -> Writer:
         """A writer for the next part. The part holds what the writer has written by the end of the context. Without a
-        `schema`, it has the columns of the first part; the first part itself is then raw. The arguments are those of
+        `schema`, a later part has the columns of the first part, and the first part is raw. The arguments are those of
         `Streams.create`."""
         self._require_open()
         if schema is None and key is None and time is None and self._first is not None and not self._first.schema.raw:

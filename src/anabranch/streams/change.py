@@ -19,9 +19,10 @@ Change = Callable[[Writing, Micros], Result | None]  # None is an empty result
 class Changes(Displayed):
     """Runs changes of the catalog for all features of a store. Each is durable when its call returns.
 
-    `retry_uncertain`: a change without a request id gets one, and is retried while its outcome is unknown, with at
-    most `limits.REQUEST_TRIES_MAX` attempts; each waits for a server that is unavailable. Otherwise AppendUncertain is raised,
-    and the caller, who knows the request id, retries. `notify` is called after each change.
+    With `retry_uncertain`, a change without a request id gets one, and each change is retried while its outcome is
+    unknown, with at most `limits.REQUEST_TRIES_MAX` attempts; each attempt waits for a server that is unavailable.
+    Without it, a change of unknown outcome raises AppendUncertain, and the caller, who knows the request id, retries.
+    `notify` is called after each change.
     """
 
     def __init__(self, catalog: Catalog, runtime: Runtime, notify: Callable[[], None]) -> None:
@@ -52,7 +53,7 @@ class Changes(Displayed):
         on: StreamName | StreamId | None = None,
         retry: bool = False,
     ) -> Result:
-        """The same with a request id that the store generated."""
+        """Like `apply`, with a request id that the store generated."""
         retry = retry or self.retry_uncertain
         if retry and request is None:
             request = token(self.runtime.ids)

@@ -297,13 +297,13 @@ class Streams(Displayed):
         violations: str | StreamName | None = None,
         request: str | None = None,
     ) -> StreamInfo:
-        """Refuse events from now on for which `condition` is false, such as "celsius > -90"; as in SQL, null passes. It
-        replaces a check of that name. Earlier events are not looked at. Open writers and brokers take it up within a
-        second.
+        """Refuse events from now on for which `condition` is false, such as "celsius > -90"; as in SQL, null passes.
+        The check replaces an earlier one of the same name. Earlier events are not tested. Open writers and brokers
+        apply the check within a second.
 
-        With `violations` such events go to that stream instead, with the check's name in the column `_check`, if they
-        are written by a transaction, `Store.write`, or Spark: in the same transaction as the others. The stream is
-        created if there is none, with the columns, key and time of this one. Other ways of writing refuse the events.
+        With `violations`, a transaction, `Store.write` and Spark write events that break the check to that stream, in
+        the same transaction as the others, with the check's name in the column `_check`. The stream is created if it
+        does not exist, with the columns, key and time of this one. Other ways of writing refuse the events.
 
         Raises InvalidSql for a condition that can't be used, SchemaMismatch for a raw stream, StreamExists for a stream of
         violations with other columns, InvalidArgument for one that itself sends events elsewhere."""

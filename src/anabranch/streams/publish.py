@@ -78,10 +78,10 @@ def publish(
 
     `before_append` makes further changes in the same transaction, first; if it raises, nothing is published. It may
     access only single state entries and leases. A text request id is kept for `limits.REQUESTS_KEPT_US`. Staged batches
-    keep their order. Blobs older than the collector's horizon are written again, as commits do.
+    keep their order. Blobs older than the collector's horizon are rewritten, as in commits.
 
-    Raises StreamNotFound, StreamSealed, LeaseExpired where a staged blob was collected, ConditionFailed where a part of
-    the caller's expected another length of its log, AppendUncertain where even a retry under the same request failed.
+    Raises StreamNotFound, StreamSealed, LeaseExpired where a staged blob was collected, ConditionFailed where one of
+    `extra_parts` expected another length of its log, AppendUncertain where even a retry under the same request failed.
     """
     prepared = [_prepared(blobs, runtime, each, not_before=0) for each in publications]
     uncertain: AppendUncertain | None = None

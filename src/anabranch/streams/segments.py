@@ -36,8 +36,8 @@ def open_log(txn: Writing, stream: StreamId, segment: SegmentId, offset: int, ap
 def open_successor(
     txn: Writing, stream: StreamId, segment: Segment, before: Sequence[LogState], appended_at: Micros = Micros(0)
 ) -> None:
-    """Open a segment after the logs of those whose keys it has, under the same fences: a writer that was fenced off stays
-    fenced off. Its append times start at `appended_at` at the earliest."""
+    """Open a segment that takes over keys from the segments with the logs `before`, under the same fences: a writer
+    that was fenced off stays fenced off. Its append times start at `appended_at` at the earliest."""
     times = [appended_at, *(log.appended_at for log in before)]
     new_log = open_segment(txn, stream, segment, appended_at=max(times), fence=max(log.fence for log in before))
     for log in before:

@@ -21,7 +21,7 @@ from anabranch.streams.segments import close_segment, open_successor
 def append_stream(
     txn: Writing, source: StreamRange, onto: StreamName | StreamId, now: Micros, *, origin: OriginPart | None = None
 ) -> JoinResult:
-    """Append the events of `source` after the last one of `onto`, which may be the same stream.
+    """Append the events of `source` after the last event of `onto`; both may be the same stream.
 
     The open segments of `onto` are sealed; the source's segments follow under new ids, with their offsets; then new
     segments of the old key ranges open, under the old fences, or none if `onto` was sealed. `origin` says where the

@@ -85,7 +85,7 @@ def insert_copy(
     filtered: Filtered | None = None,
 ) -> CopyResult:
     """Create `target`, with the id `stream`, as a view of a slice, in an existing scope. `asked` are the arguments of
-    the copy, and `filtered` says what a filter has left of the slice."""
+    the copy, and `filtered` describes the events of the slice that a filter kept."""
     info = part_slice.view.info
     schemas = [*schemas_of(txn, info.id, info.schema_version - 1), info.schema]
     insert_schemas(txn, replace(info, id=stream, name=target, created_at=now, sealed=False, version=1), schemas)
@@ -101,7 +101,7 @@ def record_copy(
     """Record what the stream is a copy of, and announce it."""
     txn.put_state(COPIED, copied.copy, CopyRecord(copied, asked))
     record_origin(txn, copied.copy, "copied", [origin], now)
-    detail = replace(copied, filtered=None).to_json()  # it may say of thousands of ranges where they are
+    detail = replace(copied, filtered=None).to_json()  # `filtered` may list thousands of ranges
     if copied.filtered is not None:
         detail |= {"where": copied.filtered.where, "events": copied.filtered.events}
     txn.add_change(copied.copy, "copied", {"name": str(target), **detail}, now=now)
@@ -120,8 +120,8 @@ def insert_slice(txn: Writing, stream: StreamId, part_slice: StreamSlice) -> Non
 
 
 def _byte_position(view: StreamView, segment_slice: SegmentSlice) -> Micros | None:
-    """The position at which the copy of a byte stream continues, also once all that was copied is truncated. None for
-    other streams, and where the catalog doesn't know it."""
+    """The byte position at which the copy of a byte stream continues, even once all copied events are truncated. None
+    for a stream that is not a byte stream, and where the catalog doesn't know the position."""
     segment = segment_slice.segment.id
     spans = view.spans.get(segment)
     if not is_byte_stream(view.info) or not spans or segment_slice.stop != view.length(segment):

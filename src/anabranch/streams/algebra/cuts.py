@@ -76,8 +76,8 @@ class Cuts(Displayed):
         bytes: int | None = None,  # noqa: A002 - the field's word
         at_most: bool = False,
     ) -> StreamCut:
-        """The first cut with at least `events`, or `bytes`, between `cut` and it; with `at_most` the last one with no
-        more. The tail where the stream holds less.
+        """The first cut that lies at least `events`, or `bytes`, after `cut`; with `at_most`, the last cut that lies at
+        most so many after it. The tail where fewer follow `cut`.
 
         Events are counted in one fixed order: first the events ahead in segments that are read side by side, shared
         evenly among these, then those of their successors. So with `events`, exactly that number lies between the cuts.

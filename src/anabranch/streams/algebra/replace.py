@@ -46,13 +46,13 @@ def replace_events(
     drop: Collection[StreamId] = (),
     origin: OriginPart | None = None,
 ) -> Replaced:
-    """Replace the events that `scan` has found, and those that it finds among later appends, with those of `source`. It
-    may be a copy of another stream, which is `origin`; then the lineage and the result name that one.
+    """Replace the events that `scan` has found, and those that it finds among later appends, with those of `source`.
+    If `source` is a copy of another stream, `origin` is that stream, and the lineage and the result name `origin`.
 
     The open segments are sealed, and new ones of the same key ranges follow under the old fences, or none if the stream
-    was sealed: writers continue without any action. A source in `drop` is deleted. Raises ReadNeeded where, without
-    `read`, times would have to be read from what was appended since; StreamNotFound, SchemaMismatch, InvalidArgument,
-    InvalidCut, Truncated.
+    was sealed: writers continue without any action. A source in `drop` is deleted. Without `read`, raises
+    ReadNeeded where the times of events appended since the scan would have to be read. Raises StreamNotFound,
+    SchemaMismatch, InvalidArgument, InvalidCut, Truncated.
     """
     names = [stream, *([] if source is None else [range_stream(source)])]
     txn.prefetch(streams=names)

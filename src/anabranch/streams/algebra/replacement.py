@@ -1,6 +1,6 @@
 """Replacing a time range of a stream where no event must be stored again: a scan of times, and one transaction.
 
-Elsewhere a job does it (`transfer.jobs.replace_range`), which first stores kept events again, in portions.
+Where kept events must be stored again, the job `transfer.jobs.replace_range` first stores them, in portions.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _portions_of(scan: TimeScan, view: StreamView, segment: SegmentId) -> list[t
     if segment not in scan.segments:
         return []
     removed = scan.runs(view, segment)
-    if len(removed) < 2:  # then all that is kept lies before or after it
+    if len(removed) < 2:  # all kept events lie before or after a single removed run
         return []
     return rewrite_groups(
         kept_runs(removed[0][1], removed[-1][0], removed),

@@ -18,7 +18,8 @@ from anabranch.streams.directory.scopes import need_scope
 
 def need_info(txn: Reading, stream: StreamName | StreamId, *, suggest: bool = False) -> StreamInfo:
     """The stream with this name, alias or id. Raises ScopeNotFound, StreamNotFound, StreamRenamed for a former name.
-    With `suggest` the errors name what is alike, for which other streams are looked up: not in a transaction on one."""
+    With `suggest` the errors name streams or scopes with similar names. Other streams are looked up for them, so
+    `suggest` can't be used in a transaction on one stream."""
     info = txn.stream(stream)
     if info is None:
         if isinstance(stream, StreamName):

@@ -52,7 +52,8 @@ def join_holders(txn: Writing, stream: StreamName | StreamId, holder: Holder) ->
 
 
 def renew_hold(txn: Writing, stream: StreamId, holder: Holder) -> HolderState:
-    """Renew the hold up to the holder's new `until`, even if it was presumed dead while others held the stream."""
+    """Renew the hold up to the holder's new `until`, even if the holder was presumed dead while others held the
+    stream."""
     holders = holders_of(txn, stream)
     if holders is None:
         return HolderState.GONE if txn.stream(stream) is None else HolderState.PERMANENT

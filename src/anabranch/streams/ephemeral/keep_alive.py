@@ -46,10 +46,10 @@ class Held(Displayed):
         return {"stream": str(self.name), "state": "left" if self.left else self.state.value}
 
     def leave(self) -> None:
-        """Stop holding it; if it has no other holders, it is deleted when this returns, unless it was made permanent. A
-        second call is harmless; if the first was interrupted or raised, it does the remaining steps. Raises
-        StoreUnavailable, AppendUncertain: then the stream is removed when the lease expires, unless it was deleted
-        already."""
+        """Stop holding the stream. If it has no other holders and was not made permanent, it is deleted when this
+        returns. A second call is harmless; if the first call was interrupted or raised, the second does the remaining
+        steps. Raises StoreUnavailable, AppendUncertain: then the stream is removed when the lease expires, unless it
+        was deleted already."""
         self._holds.leave(self)
 
     def __enter__(self) -> Held:
@@ -119,7 +119,7 @@ class Holds(ABC):
         self._loop.close()
 
     def _forget(self, held: Held) -> None:
-        """Renew it no longer. The caller holds the lock."""
+        """Stop renewing the hold. Needs the lock."""
         self._held.pop(held.holder.token, None)
         if not self._held:
             self._loop.stop()
@@ -169,7 +169,7 @@ class HeldStreams(Holds):
         self._notify()
 
     def hand_over(self, held: Held) -> None:
-        """Renew it no longer, without leaving."""
+        """Stop renewing the hold, without leaving."""
         with self._call_lock, self._lock:
             held.left = True
             self._forget(held)

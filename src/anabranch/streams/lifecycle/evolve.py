@@ -35,8 +35,8 @@ def make_byte_stream(txn: Writing, view: StreamView, now: Micros) -> None:
     """Give the stream the columns of a byte stream, unless it has them. Raises InvalidArgument for a stream that held an
     event or was scaled.
 
-    Its log is replaced by a new one, so that an event on its way to the old one is refused: its writer, which still knows
-    the raw stream, then finds out.
+    Its log is replaced by a new one, so that an append in flight to the old log is refused. Its writer, which still has
+    the raw schema, then learns of the change.
     """
     info = view.info
     if is_byte_stream(info):

@@ -1,4 +1,4 @@
-"""Creating a stream for the rows that are about to be written to it, and undoing that if none is."""
+"""Creating a stream for the rows that are about to be written to it, and deleting it if none is written."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The stored holders of ephemeral streams: which streams exist only while they are held, and by which processes.
 
-Each has one row, under its id; a stream without one is permanent. Holders are not catalog leases: they hold the
-stream, whose spans keep its events, so they never hold the collector back, however long they stay.
+Each ephemeral stream has one row, under its id; a stream without one is permanent. Holders are not catalog leases: they
+hold the stream, whose spans keep its events, so they never hold the collector back, however long they stay.
 
 A holder writes its expiry time by the catalog's clock, and renews it several times per lease; a sweeping process waits
 `limits.CLOCKS_DIFFER_US` longer. So no process loses a stream that it holds, unless it is suspended for that long, or the

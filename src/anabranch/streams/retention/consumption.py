@@ -17,7 +17,7 @@ def released(state: GroupState, view: StreamView, release: Release) -> StreamCut
     """The cut of the stream before which the group needs no events; None for a group that does not read it.
 
     By `position`: its accepted positions; while a checkpoint is pending, no further than its offsets. By `checkpoint`:
-    no further than its last complete checkpoint, or its start before the first, and no further than its positions,
+    no further than its last complete checkpoint (its start, if it has none), and no further than its positions,
     which a reset may have moved back. Truncated events count as released.
     """
     if view.info.id not in state.streams:

@@ -1,7 +1,7 @@
 """What a retention policy removes: a cut, decided from a view, the time, and the catalog's times and sizes.
 
-Where a policy has an age, the age alone decides that bound. Bytes are counted from the tail: the cut is one at a time,
-so that segments with few events keep the same time span as those with many. Where a large amount was appended at one
+A bound by age depends on append times only. Bytes are counted from the tail: the cut lies at one append time, so that
+segments with few events keep the same time span as those with many. Where a large amount was appended at one
 time, or events were stitched after younger ones, the events between two such cuts are shared evenly among the segments.
 """
 

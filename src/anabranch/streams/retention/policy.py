@@ -19,7 +19,7 @@ Release: TypeAlias = Literal["position", "checkpoint"]
 @dataclass(frozen=True, slots=True)
 class Retention:
     """An event may be removed when it is older than `age_us`, or when `size` logical bytes lie after it, or when all
-    reader `groups` have read it; a bound that is None or empty does not apply. It stays nevertheless while it is younger
+    reader `groups` have read it; a bound that is None or empty does not apply. An event stays while it is younger
     than `age_min_us` or among the newest `size_min` bytes. Ages are by append time. Two policies are joined by `|`.
 
     With `groups`, the subscribers, an age or a size is the bound at which a lagging group loses events: nothing else
