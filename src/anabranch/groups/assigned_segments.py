@@ -115,8 +115,8 @@ class AssignedSegments:
             raise
 
     def _exhausted(self) -> bool:
-        """True if one of the reader's segments is read to its end, and processed: other readers may be waiting for
-        that."""
+        """True if one of the reader's segments is read to its end and processed. Other readers may be waiting for its
+        end."""
         processed = self._progress.processed()
         return any(processed[segment] >= self._cursor.positions[segment] for segment in self._cursor.exhausted())
 

@@ -55,8 +55,9 @@ class GroupCheckpoints:
         return [each for each in self._state().checkpoints if not each.silent]
 
     def checkpoint(self, name: str, *, timeout_s: float = 60.0) -> Checkpoint:
-        """Start a checkpoint and return it when every reader has reached it: a cut of every stream, such that what each
-        reader had handed out when it reached the checkpoint lies before it. Readers do not wait for each other.
+        """Start a checkpoint and return it when every reader has reached it. A checkpoint is a cut of every stream; all
+        events that a reader had handed out when it reached the checkpoint lie before the cut. Readers do not wait for
+        each other.
 
         A reader reaches it when it requests more events. Several checkpoints may be pending, up to
         `limits.CHECKPOINTS_PENDING_MAX`; they are collected in the order in which they were begun. Raises TimeoutError
@@ -82,7 +83,7 @@ class GroupCheckpoints:
             return {str(view.info.name): checkpoint.cut(stream) for stream, view in self._views(reading, state).items()}
 
     def cancel_checkpoint(self, name: str | None = None) -> None:
-        """Drop the pending checkpoint of a name, or all pending ones, for example if a reader never reaches them.
+        """Drop the pending checkpoint of this name (None: all pending ones), for example if a reader never reaches it.
         Harmless where none is pending."""
         self._update(lambda state: changes.cancel_checkpoint(state, name))
         self._tail.notify()
@@ -151,8 +152,8 @@ class GroupCheckpoints:
         positions the group was created with. `streams` are the streams to read from now on; None: the same. `end` is
         how far they are read, as for `Store.groups.open`; None: with no end.
 
-        A stream that was deleted and made again is read from its head, with no end, unless the caller says otherwise.
-        So is one that the checkpoint has no position in.
+        A stream that was deleted and created again is read from its head, with no end, unless `to` or `end` says
+        otherwise. A stream without a position in the checkpoint is read in the same way.
 
         Raises NotFound for a checkpoint that is not kept, StreamNotFound, GroupStreamDeleted for a deleted stream that
         was not made again, InvalidCut, Truncated, InvalidArgument.
@@ -257,9 +258,9 @@ def offsets_at(
 def ends_at(
     logs: LogReader, views: Sequence[StreamView], end: End, *, by: TimeKind = "append"
 ) -> dict[StreamId, dict[SegmentId, int]]:
-    """How far each segment is read of streams that are read up to a place: one for every stream, or for some, by name.
-    A cut may be ahead of the tail. Raises InvalidArgument where the mapping names other streams, and what `to_cut`
-    raises."""
+    """The end offset of each segment, for the streams that are read up to a place. `end` is one place for every stream,
+    or a place for some of them, by name. A cut may be ahead of the tail. Raises InvalidArgument where the mapping names
+    other streams, and what `to_cut` raises."""
     by_name = {str(view.info.name): view for view in views}
     places = end if isinstance(end, Mapping) else dict.fromkeys(by_name, end)
     if not places.keys() <= by_name.keys():

@@ -24,7 +24,7 @@ class GroupConsumer(Displayed, Generic[B]):
     """Hands out events, or batches `B` as a whole, and is closed. Subclasses get the batches."""
 
     def __init__(self, tasks: Tasks, wake: Callable[[], None]) -> None:
-        """`wake` ends the waiting of `_wait_until`, which then looks whether it is interrupted."""
+        """`wake` ends a wait in `_wait_until`, which then calls `interrupted`."""
         self._closed = False
         self._on_checkpoint: list[Callable[[str], None]] = []
         self._prefetched: B | None = None  # pulled for a coroutine, but not handed out yet
@@ -147,6 +147,6 @@ class GroupConsumer(Displayed, Generic[B]):
 
 
 def check_positions(positions: StoredPositions | None, delivery: str) -> None:
-    """Raise InvalidArgument for positions that the delivery does not go with."""
+    """Raise InvalidArgument for stored positions with a delivery mode that can't use them."""
     if positions is not None and delivery != "exactly_once":
         raise InvalidArgument(f"positions= requires delivery='exactly_once', got '{delivery}'")

@@ -42,7 +42,7 @@ class GroupCursor:
         rows_max: int,
         deleted: Callable[[], StreamNotFound | None],
     ) -> None:
-        """`deleted` returns the error for a stream of the group that was deleted, None if none was."""
+        """`deleted` returns the error for a deleted stream of the group, None if no stream was deleted."""
         self._catalog = catalog
         self._deleted = deleted
         self._ends = ends

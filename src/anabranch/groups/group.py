@@ -115,7 +115,7 @@ class ReaderGroup(GroupCheckpoints, GroupListening[Subscription], ReaderTools, D
         batch_rows: int = limits.READER_ROWS_MAX,
     ) -> HostedGroupReader:
         """Open a reader whose consumer is in another process. One that was opened before by the same consumer is
-        continued; raises ReaderNotInGroup where another one has opened the name since, or the group was reset."""
+        continued. Raises ReaderNotInGroup where another consumer has opened the name since, or the group was reset."""
         return self._opened(HostedGroupReader, name, delivery, positions, batch_rows, opening)
 
     def _opened(

@@ -1,4 +1,5 @@
-"""A group reader whose consumer is in another process: a broker holds it, and reports to it what the consumer has done."""
+"""A group reader whose consumer is in another process. A broker holds the reader, and reports the consumer's progress
+to the reader."""
 
 from __future__ import annotations
 

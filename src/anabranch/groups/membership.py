@@ -24,21 +24,23 @@ _HEARTBEATS_PER_LEASE = 4
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """One of several openings, numbered by `attempt`, of a reader by the same consumer, who has the unique `consumer`.
-    `resets` is the group's count of resets at the first one; None for the first."""
+    """One opening of a reader. A consumer, with the unique id `consumer`, may open the same reader several times;
+    `attempt` numbers these openings. `resets` is the group's count of resets at the first opening; None for the first
+    opening itself."""
 
     consumer: str
     attempt: int
     resets: int | None = None
 
     def session(self, unique: str) -> str:
-        """A session of this opening. Brokers that are sent the same opening, by a network that repeats bytes, have
-        sessions of their own: `unique` distinguishes them."""
+        """The name of a session of this opening. If a network repeats bytes, two brokers may get the same opening. Each
+        has its own session, with its own `unique`."""
         return f"{self.consumer}-{self.attempt}-{unique}"
 
     def follows(self, session: str) -> bool:
-        """True if this opening may replace the one of that session: an earlier one of the same consumer, and of others
-        any if it is the first. A repeat of an opening replaces nothing."""
+        """True if this opening may replace the opening of that session. Any opening may replace an earlier one of the
+        same consumer; a first opening may also replace those of other consumers. A repeated opening replaces
+        nothing."""
         consumer, _, rest = session.partition("-")
         if consumer == self.consumer and rest:
             return int(rest.partition("-")[0]) < self.attempt
@@ -57,8 +59,8 @@ class Membership:
         *,
         opening: Opening | None = None,
     ) -> None:
-        """With `opening` it continues an earlier membership of the same consumer, unless the name was opened by
-        another one since."""
+        """With `opening`, the membership continues an earlier one of the same consumer, unless another consumer has
+        opened the name since."""
         self.group = group
         self.reader = reader
         self._shared = shared
@@ -102,8 +104,8 @@ class Membership:
         return checkpoint if checkpoint is not None and self.reader in checkpoint.waiting else None
 
     def join(self, views: Views) -> None:
-        """Become a member, replacing one of the same name. Also raises ReaderNotInGroup if the group was reset since
-        this object was made: it may have other streams and ends now."""
+        """Become a member, replacing a member of the same name. Also raises ReaderNotInGroup if the group was reset
+        since this object was created: the group may have other streams and ends now."""
         names = {stream: str(view.info.name) for stream, view in views.items()}
 
         def change(state: GroupState) -> GroupState:
@@ -133,7 +135,7 @@ class Membership:
         """Report this reader's positions, fetch those of the others, and rebalance the segments.
 
         Segments in `keep` are not released. With `at_checkpoint`, the reader reaches the checkpoint of that name, if
-        that waits for it.
+        the checkpoint waits for this reader.
         """
         self._shared.fetch() if self.changed else None
         now_s = self._clock.monotonic()

@@ -134,8 +134,8 @@ class GroupReaderProgress:
         return done
 
     def in_use(self) -> set[StreamSegment]:
-        """The segments that can't be released now: the current batch is theirs, or they have events that were handed out
-        and not processed, or marked as processed and not handed out."""
+        """The segments that can't be released now. Such a segment is that of the current batch, or has events that were
+        handed out but not processed, or that were marked as processed but not handed out."""
         in_use = {segment for segment, offset in self.position().items() if offset != self._processed[segment]}
         if self.current is not None:
             in_use.add(self.current.delivery.segment)

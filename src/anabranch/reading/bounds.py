@@ -29,7 +29,8 @@ _CUT = re.compile(r"[0-9a-f]{16}:")
 
 
 def cut_behind(batch: pa.RecordBatch, after: StreamCut) -> StreamCut:
-    """The cut behind the last row of the first part of a batch, where `after` is the cut behind the whole batch."""
+    """The cut after the last row of `batch`, the first part of a larger batch; `after` is the cut after the larger
+    batch."""
     segment, offset = batch.column("_segment")[-1].as_py(), batch.column("_offset")[-1].as_py()
     return StreamCut.of(after.stream, {s: offset + 1 if s.packed == segment else o for s, o in after})
 

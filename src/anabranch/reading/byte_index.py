@@ -73,7 +73,7 @@ class ByteIndex:
 
     @property
     def truncated_before(self) -> int:
-        """The position up to which bytes were truncated that may still be in a chunk."""
+        """The position before which all bytes are truncated, even if a chunk still holds some of them."""
         return min(self._exact, self.tail()) if self._exact else 0
 
     @property
@@ -82,8 +82,9 @@ class ByteIndex:
         return self._view.info.id
 
     def tail(self) -> int:
-        """The position after the last byte. Reads no blob, except for a sealed stream, or a copy of a range to which
-        nothing was appended. If all of their bytes were truncated: the position of the last `truncate_before`, or 0."""
+        """The position after the last byte. Reads no blob, except for a sealed stream, and for a copy of a range to
+        which nothing was appended. For these two, if all bytes were truncated: the position of the last
+        `truncate_before`, or 0."""
         spans = self._view.spans.get(self._segment)
         if spans and spans[-1].stop is None and (high := self._view.logs[spans[-1].log].event_high) is not None:
             return high
@@ -91,14 +92,14 @@ class ByteIndex:
         return self._exact if last < self._first else next(self.chunks(last, last + 1)).stop
 
     def offset_at(self, position: int) -> int | None:
-        """The offset of the event that holds the byte, or of the first readable event if that one is gone; None at the
-        tail. Takes time logarithmic in the number of events."""
+        """The offset of the event that holds the byte, or of the first readable event if that event was truncated; None
+        at the tail. Takes time logarithmic in the number of events."""
         behind = Micros(position + 1)
         return first_at(self._logs, self._view, self._segment, behind, by_event_time=True)
 
     def chunks_at(self, position: int) -> Iterator[ByteChunk]:
-        """The chunks from the one that holds the byte up to the tail. If that one was truncated, they begin with the
-        first that is left. Raises as `chunks`."""
+        """The chunks from the one that holds the byte up to the tail. If that chunk was truncated, they begin with the
+        first readable one. Raises what `chunks` raises."""
         offset = self.offset_at(position)
         return iter(()) if offset is None else self.chunks(offset, self.events)
 

@@ -134,7 +134,7 @@ class RawByteReader(io.RawIOBase):
         return chunk
 
     def _await_byte(self) -> bool:
-        """Whether there is a byte at the position; with `follow` it waits for it."""
+        """True if there is a byte at the position; with `follow`, first waits for one."""
         while True:
             seen = self._tail.generation()
             self.source.refresh()
@@ -199,7 +199,8 @@ class ByteReader(io.BufferedReader):
             self._on_close(self)
 
     def _whole(self, read: Callable[[], R]) -> R:
-        """What `read` returns. If it fails, what it had read until then, which Python drops, will be read again."""
+        """What `read` returns. If it fails, Python drops the bytes that it had read until then; the next call reads
+        them again."""
         before = self.tell()
         try:
             return read()

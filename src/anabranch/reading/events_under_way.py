@@ -20,7 +20,7 @@ class EventsUnderWay(NamedTuple):
 
     @classmethod
     def of(cls, delivery: StreamDelivery, source: RowSource, body: Sequence[str] | None) -> EventsUnderWay:
-        """Those of a source's delivery. `body` names the columns of a typed event's body; None: all."""
+        """The events of a source's delivery. `body` names the columns of a typed event's body; None: all."""
         rows = delivery.rows
         offsets = None if rows.offsets is None else rows.offsets.to_pylist()
         run = EventRun(

@@ -43,11 +43,11 @@ class LatestEvents:
         self._tables: OrderedDict[tuple[StreamId, bool], _KeyTable] = OrderedDict()
 
     def get(self, stream: StreamId, key: Any, *, by_time: bool = False) -> Event | None:
-        """The last event of `key`, a plain value or its canonical text, among those that were durable when it was called;
-        None if there is none, or it was truncated. With `by_time`, of those that have the same append time the one with
-        the newest event time is the last, else the one with the greatest offset. The first call reads the whole stream, a
-        later one what was appended since. Raises StreamNotFound, InvalidArgument for a stream without a key, InvalidKey,
-        TooLarge, and what reading raises."""
+        """The last event of `key` (a plain value or its canonical text) that was durable at the call; None if the key
+        has no event, or its last event was truncated. Of several events with the same append time, the last is the one
+        with the greatest offset; with `by_time`, the one with the newest event time. The first call reads the whole
+        stream, a later call what was appended since. Raises StreamNotFound, InvalidArgument for a stream without a key,
+        InvalidKey, TooLarge, and what reading raises."""
         text = key_text(key)
         with self._lock:
             name = (stream, by_time)
@@ -77,7 +77,8 @@ _Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class _HeldRows(NamedTuple):
-    """Rows of a stream with what a reader adds to each of them: as arrays, or as a number that tells it of all rows."""
+    """Rows of a stream with the segment, offset and append time of each: as arrays, or each as one number for all
+    rows."""
 
     batch: pa.RecordBatch
     segments: int | _Numbers  # packed
@@ -86,14 +87,14 @@ class _HeldRows(NamedTuple):
 
     @classmethod
     def read(cls, segment: SegmentId, rows: SegmentRows) -> _HeldRows:
-        """Those of one segment."""
+        """The rows of one segment."""
         offsets = rows.first if rows.offsets is None else rows.offsets.to_numpy()
         appended = rows.appended if isinstance(rows.appended, int) else rows.appended.cast(pa.int64()).to_numpy()
         return cls(rows.batch, segment.packed, offsets, appended)
 
     @classmethod
     def together(cls, parts: Sequence[_HeldRows]) -> _HeldRows:
-        """Rows of several, each with arrays."""
+        """The rows of all parts, with arrays."""
         arrays = (np.concatenate(column) for column in zip(*(each[1:] for each in parts), strict=True))
         return cls(pa.concat_batches([each.batch for each in parts]), *arrays)
 
@@ -142,7 +143,7 @@ class _KeyTable:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes, about."""
+        """Its approximate size in bytes."""
         return self._bytes + len(self._places) * limits.LATEST_KEY_BYTES
 
     def get(self, key: str | None) -> Event | None:
@@ -188,7 +189,8 @@ class _KeyTable:
         return self._cursor
 
     def _changed(self, view: StreamView) -> bool:
-        """Whether the events have more columns by now. (A replacement makes all segments new, which is `Truncated`.)"""
+        """True if columns were added since the last call. (A replacement makes all segments new: it raises
+        `Truncated`.)"""
         return self._opened is not None and view.info.schema_version != self._opened.info.schema_version
 
     def _take(self, found: StreamDelivery, view: StreamView) -> None:
@@ -206,7 +208,7 @@ class _KeyTable:
         self._places.update(places)
 
     def _last_rows(self, rows: _HeldRows) -> Iterable[tuple[str, int]]:
-        """Each key of the rows, with the number of its last one."""
+        """Each key of the rows, with the number of its last row."""
         order = np.arange(rows.batch.num_rows)
         if self._by_time:
             order = np.argsort(rows.times(self._schema.time), kind="stable", axis=None)
@@ -218,7 +220,8 @@ class _KeyTable:
         encoded = keys.dictionary_encode()
         named = order[encoded.indices.is_valid().to_numpy(zero_copy_only=False)[order]]
         last = np.zeros(len(encoded.dictionary), np.int64)
-        last[encoded.indices.take(pa.array(named)).to_numpy()] = named  # of equal indices the last one counts
+        # Where an index occurs twice, the last assignment counts.
+        last[encoded.indices.take(pa.array(named)).to_numpy()] = named
         return zip(encoded.dictionary.to_pylist(), last.tolist(), strict=True)
 
     @property
@@ -237,7 +240,7 @@ class _KeyTable:
         return rows.append_time(row), event_time
 
     def _compact(self, view: StreamView) -> None:
-        """Give up the rows that are no longer the latest of a key, and those that were truncated."""
+        """Drop the rows that are no longer the latest of a key, and those that were truncated."""
         chosen: dict[int, list[int]] = {}
         for number, row in self._places.values():
             if _still_holds(view, *self._batches[number].place(row)):

@@ -35,8 +35,8 @@ class OpenSegments:
     def pull(
         self, view: StreamView, segment: SegmentId, start: int, stop: int, selection: Selection, *, share: int
     ) -> SegmentRows:
-        """The next rows from `start` on, where the last ones ended, and before `stop`: none if all that was looked at
-        was left out. The cursor has `share` segments, which share the extents of a page.
+        """The next rows from `start`, where the previous rows ended, and before `stop`; no rows if the filter left out
+        all that were read. The cursor has `share` segments, which share the extents of a page.
 
         Raises StaleView if the stream is no longer as `view` has it: the cursor loads it and calls again. Also raises
         what `SegmentReader.rows` raises. After any error the next call begins a new read.

@@ -46,7 +46,8 @@ class Pacing:
             self._changed.notify_all()
 
     def wait(self, until: float | None, interrupted: Callable[[], bool]) -> bool:
-        """Return True once the reader may have more; False at `until`, of the monotonic clock, or if interrupted."""
+        """Return True once the reader may take more rows; False at the time `until` of the monotonic clock, or if
+        interrupted."""
         if self._pace is None:
             return True
         with self._changed:

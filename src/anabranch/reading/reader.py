@@ -189,8 +189,8 @@ class Reader(Displayed, Closeable):
 
     def read_rows(self, timeout_s: float = 0.0, *, look: bool = True) -> tuple[SegmentId, SegmentRows] | None:
         """The rows of the next batch as they are stored, with offsets and append times beside the columns; for code
-        that passes them on to a client. Without `look`, only those that are known of: it doesn't ask for more. None and
-        errors as in `read`."""
+        that passes them on to a client. Without `look`, returns only rows that are known already, without a look-up for
+        more. None and errors as in `read`."""
         limit_s = wait_limit("timeout_s", timeout_s)
         self._enter(as_events=False)
         delivery = self._wait(limit_s, look=look)
@@ -231,9 +231,9 @@ class Reader(Displayed, Closeable):
     # continuing after a truncation
 
     def skip_truncated(self) -> int:
-        """Continues at the stream's head where that has passed the position, as after `Truncated`. In segments where
-        the position is ahead of the head, nothing is read twice. Returns how many events were never handed out and are
-        gone. Raises Closed, StreamNotFound, and InvalidArgument if the reader has another consumer."""
+        """Continues at the stream's head where the head has passed the position, as after `Truncated`. In segments
+        where the position is ahead of the head, nothing is read twice. Returns how many events were never handed out
+        and are gone. Raises Closed, StreamNotFound, and InvalidArgument if the reader has another consumer."""
         self._supply.check_free()
         self._astray = True
         start, gone = self._supply.skip_truncated(self.position, as_events=self._as_events)
@@ -289,7 +289,7 @@ class Reader(Displayed, Closeable):
             self._as_events = as_events
 
     def _continue(self, *, as_events: bool) -> None:
-        """Called by an iteration before it takes rows: another one may have moved the reader on since its last step."""
+        """Called by an iteration before it takes rows: another iteration may have moved the position since."""
         if as_events is not self._as_events and not self.closed:
             self._enter(as_events=as_events)
 
@@ -334,7 +334,8 @@ class Reader(Displayed, Closeable):
         return delivery
 
     def _deliver(self, delivery: StreamDelivery, *, whole: bool) -> None:
-        """Moves the position: past the delivery under way, into the new one's segment, and past that one if `whole`."""
+        """Moves the position past the previous delivery and into the segment of the new one. If `whole`, also past the
+        new delivery."""
         if self._under_way is not None:
             before = self._under_way.delivery
             self._delivered[before.segment] = before.rows.stop
@@ -351,8 +352,8 @@ class Reader(Displayed, Closeable):
 
 
 class BatchStream:
-    """The batches of a reader. Also a stream in Arrow's C interface, for pyarrow, DuckDB and polars. They get Closed
-    if a reader with an end is closed before it, because their result would lack rows."""
+    """The batches of a reader. Also a stream in Arrow's C interface, for pyarrow, DuckDB and polars. These get Closed
+    if a reader with an end is closed before its end, because their result would lack rows."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -112,10 +112,11 @@ class RowSource(Protocol):
 
     @property
     def ignores_timeout(self) -> bool:
-        """Whether a read waits however long it takes, because the source can't tell that no rows are on their way."""
+        """True if a read waits without a time limit, because the source can't tell whether rows are in flight."""
 
     def serves(self, *, as_events: bool) -> bool:
-        """Whether its deliveries hold the columns that events (or batches) need; if not, `restart` it."""
+        """True if its deliveries hold the columns that events need (without `as_events`: batches); else call
+        `restart`."""
 
     def pull(self, until: float | None, interrupted: Callable[[], bool], *, look: bool) -> StreamDelivery | None:
         """The next rows. If there may be more, waits until the time `until` of the monotonic clock (None: however long),
@@ -126,8 +127,8 @@ class RowSource(Protocol):
         """Continue at another place, with the columns that events or batches need."""
 
     def skip_truncated(self, start: StreamCut, *, as_events: bool) -> tuple[StreamCut, int]:
-        """Continue at `start`, or at the head where that has passed it. Returns where it continues, and how many events
-        are gone. Raises StreamNotFound."""
+        """Continue at `start`, or at the head in segments where the head has passed `start`. Returns the cut at which
+        it continues, and how many events were truncated. Raises StreamNotFound."""
 
     def wake(self) -> None:
         """Have a wait in `pull` look at `interrupted` again."""

@@ -31,11 +31,11 @@ def commit_together(
     """Make the flushed events of these transactions visible together, in their order; with `replace`, nothing else is in
     the stream afterwards. Events that were not flushed are left out.
 
-    Returns False where `request` was committed before: then these transactions are aborted, and nothing else changes.
-    Committed ones leave no outcome behind, because `request` identifies a repeat. Raises TransactionNotFound,
-    TransactionAborted, InvalidArgument for a committed transaction and for one with events of another stream, Conflict
-    where another process flushes into one meanwhile; and what `publish` raises. After any error nothing was committed,
-    except after AppendUncertain.
+    Returns False where `request` was committed before. Then the transactions that are still open are aborted, and
+    nothing else changes. Committed ones leave no outcome behind, because `request` identifies a repeat. Raises
+    TransactionNotFound, TransactionAborted, InvalidArgument for a committed transaction and for one with events of
+    another stream, Conflict where another process flushes into one meanwhile; and what `publish` raises. After any
+    error nothing was committed, except after AppendUncertain.
     """
     known: dict[str, TransactionRow | None] = {}
     staged: list[StagedBatch] = []

@@ -18,7 +18,7 @@ class TransactionOutcome(Displayed):
     _writers: Sized
 
     def __init__(self, ident: str | None) -> None:
-        """`ident`: None until it is begun."""
+        """`ident`: None until the transaction has begun."""
         self._ident = ident
         self._ended: TransactionState | None = None
         self._committing = False  # a commit is in progress, or its outcome is unknown

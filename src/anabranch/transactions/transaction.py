@@ -99,13 +99,14 @@ class Transaction(TransactionOutcome):
         self._pending_flush = _PendingFlush(None, {}, {})
 
     def act_for(self, consumer: str) -> None:
-        """Act for a consumer in another process, who has this unique id: what it has committed through another object
-        of this transaction counts as committed by this one."""
+        """Act for a consumer in another process, which has this unique id. A commit that the consumer made through
+        another object of this transaction counts as made by this object."""
         self._holder = consumer
 
     @property
     def info(self) -> TransactionInfo:
-        """The transaction's state in the catalog. Raises TransactionNotFound once that was removed, long after its end."""
+        """The transaction's state in the catalog. Raises TransactionNotFound once the state was removed, long after the
+        transaction's end."""
         with self._catalog.reading() as txn:
             return need_row(txn, self.id).info
 
@@ -249,8 +250,8 @@ class Transaction(TransactionOutcome):
         return True
 
     def _check_nothing_left_out(self) -> None:
-        """Raise Conflict if another process committed the transaction without the unflushed events here. This object
-        may also have committed it itself, in an attempt whose outcome was unknown."""
+        """Raise Conflict if another process committed the transaction without the unflushed events here. No conflict if
+        this object committed it, in an attempt whose outcome was unknown."""
         with self._catalog.reading() as reading:
             committer = need_row(reading, self.id).committer
         if committer != self._holder and self._unflushed:
@@ -337,9 +338,9 @@ def begin_transaction(catalog: Catalog, runtime: Runtime, lease_s: float) -> Tra
 def abort_transaction(
     catalog: Catalog, runtime: Runtime, ident: str, reason: str, *, expired_by: Micros | None = None
 ) -> bool:
-    """Abort a transaction; with `expired_by` only if its lease has expired by then. Returns False where it had ended
-    already, or its lease has not expired. Raises TransactionNotFound, InvalidArgument where it is committed and no
-    `expired_by` was given."""
+    """Abort a transaction; with `expired_by`, only if its lease has expired by that time. Returns False where the
+    transaction had ended already, or its lease has not expired. Raises TransactionNotFound; without `expired_by`,
+    InvalidArgument for a committed transaction."""
     with catalog.writing(_subject(ident)) as txn:
         row = need_row(txn, ident)
         if row.info.state is TransactionState.ABORTED:

@@ -26,8 +26,8 @@ class Prefetch(Closeable, Generic[P]):
     `fetchers` tasks read ahead, at most `window` ranges beyond the current one and while the held ranges have at most
     `bytes_max` logical bytes; the current range is always fetched. So a slow consumer throttles them, and memory stays
     within `bytes_max`, or one range if that is larger. All three settings may be changed while it runs. An error of a
-    fetch is raised in the place of its range; if iteration continues, that range is fetched again, and all others that
-    had failed by then.
+    fetch is raised in the place of its range. If iteration continues, this range and all others that have failed are
+    fetched again.
     """
 
     def __init__(
