@@ -25,8 +25,8 @@ from anabranch.writing.acknowledgement import Acknowledgement, Rows
 
 @dataclass(slots=True, eq=False)
 class SentBatch:
-    """A batch on its way to a broker. `rows` are the numbers of its events in the acknowledgement, which is None for a
-    message without events. `sequence` is set when it is first sent."""
+    """A batch in flight to a broker. `rows` are the row numbers of its events in the acknowledgement, which is None for
+    a message without events. `sequence` is set when the batch is first sent."""
 
     batch: pa.RecordBatch
     acknowledgement: Acknowledgement | None
@@ -78,14 +78,15 @@ class AppendCall:
         changed: Any,
         settled: Callable[[SentBatch, v1.AppendAnswer], None],
     ) -> None:
-        """Open the call. Raises StoreUnavailable where no broker answers, and what the broker refuses it with."""
+        """Open the call. Raises StoreUnavailable where no broker answers, and the error with which the broker refuses
+        the call."""
         self.columns = columns
         self.generation = connection.generation
         self.unanswered: deque[SentBatch] = deque()
         self.unanswered_bytes = 0
-        self.ended = False  # the broker answers no more
+        self.ended = False  # the broker sends no more answers
         self.refused: SentBatch | None = None  # nothing after it was appended
-        self.ending = False  # it asks for the rest to be sent to another one
+        self.ending = False  # the broker wants the remaining batches sent to another broker
         self._changed = changed
         self._settled = settled
         self._in_sequence = command.HasField("producer") or command.HasField("byte_fence")
@@ -117,7 +118,7 @@ class AppendCall:
             raise error from None
 
     def end(self) -> None:
-        """Send no more, and take the answers that are left."""
+        """Stop sending, and take the remaining answers."""
         with suppress(pa.ArrowException, flight.FlightError, OSError):
             self._writer.done_writing()
         if hasattr(self, "_task"):

@@ -1,4 +1,5 @@
-"""What a remote writer has accepted: sends it in order, again after a lost connection, until a broker has answered it."""
+"""The batches that a remote writer has accepted: sent in order, and again after a lost connection, until a broker has
+answered them."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ _LASTING: Final = (*_ENDED, Conflict, Fenced, Unauthenticated)
 
 class AppendQueue:
     """Batches of one writer, and the task that sends them. With a producer in the command, or a claim of a byte stream,
-    each is appended once; without, one whose answer is lost is refused with AppendUncertain.
+    each batch is appended once. Without both, a batch whose answer is lost is refused with AppendUncertain.
 
-    With `each_numbered` the number of a refused batch is not given to another one, so nothing is appended after it.
+    With `each_numbered` the number of a refused batch is not given to another batch, so nothing is appended after it.
 
-    `gathered`, `close_chunk` and `explained` are set by the writer: how many bytes of single events are gathered, what
-    puts these into the queue, and what a failed call's error means to this writer."""
+    The writer sets three functions: `gathered` returns how many bytes of single events are gathered, `close_chunk` puts
+    these events into the queue, and `explained` translates the error of a failed call for this writer."""
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class AppendQueue:
         self._task = runtime.tasks.spawn("remote-writer", self._run)
 
     def claim(self, columns: pa.Schema) -> None:
-        """Take the producer's name over, which refuses its earlier owners from now on. Raises what a broker refuses it
-        with; StoreUnavailable."""
+        """Take over the producer's name: its earlier owners are refused from now on. Raises the error with which a
+        broker refuses the claim; StoreUnavailable."""
         self._connection.retried(lambda: self._claim(columns))
 
     def _claim(self, columns: pa.Schema) -> None:
@@ -216,7 +217,7 @@ class AppendQueue:
             self._call = call
 
     def _adopt(self, call: AppendCall) -> None:
-        """Go on in the epoch, and behind the number, with which the producer was opened."""
+        """Continue in the epoch with which the producer was opened, after the last number of that epoch."""
         if self._producing and not self._command.HasField("epoch"):
             self._command.epoch = call.opened.epoch
             self._next = call.opened.last_sequence + 1
@@ -247,8 +248,8 @@ class AppendQueue:
             self.close_chunk()  # takes the buffer's lock, which comes before `changed`
 
     def _may_send(self, call: AppendCall) -> bool:
-        """True if something is to be sent now. A small batch waits for an answer if two are on their way, so that more
-        events gather in it."""
+        """True if something is to be sent now. While two batches are in flight, a small chunk waits for an answer, so
+        that more events gather in it."""
         count = len(call.unanswered)
         if count >= limits.CONNECTION_BATCHES_MAX or call.unanswered_bytes > limits.REMOTE_WINDOW_BYTES_MAX:
             return False
@@ -258,7 +259,7 @@ class AppendQueue:
         return gathered > 0 and (count < 2 or gathered >= limits.REMOTE_CHUNK_BYTES)
 
     def _number_anew(self, refused: SentBatch) -> None:
-        """Nothing after the refused batch was appended, so its number is free."""
+        """Renumber the batches after a refused one. Nothing after that batch was appended, so its number is free."""
         self._next = refused.sequence
         for sent in (*self._unanswered, *self._waiting):
             sent.sequence = -1
@@ -299,7 +300,8 @@ class AppendQueue:
             sent.acknowledgement.record_refusal(error, sent.rows, key=int(sent.rows[0]))
 
     def _take_back(self) -> None:
-        """After a failed call: what was sent is sent again, or refused where a second time would double it."""
+        """After a failed call, keep the unanswered batches to be sent again; refuse them where sending them again could
+        append them twice."""
         with self.changed:
             if not self._repeatable:
                 uncertain = AppendUncertain("the connection to the broker was lost before the append was answered")

@@ -20,7 +20,7 @@ from anabranch.remote.stream_description import describe
 from anabranch.runtime.ports import Runtime
 from anabranch.wire.v1 import anabranch_pb2 as v1
 
-_PAYLOAD: Final = "payload"  # of raw events: their body, whichever columns are asked for
+_PAYLOAD: Final = "payload"  # the body of raw events, whatever columns are requested
 
 
 class BrokerRows:
@@ -47,7 +47,7 @@ class BrokerRows:
             start=place_message(options.start, rules),
             end=None if options.end is None else place_message(options.end, rules),
             follow=options.follow,
-            # What events need as well; and at least one, since Arrow counts the rows of columns.
+            # Also the columns that events need. At least one column, since a batch without columns has no row count.
             columns=[*names, *needed] or info.schema.columns.names[:1],
             not_before=None if between is None else v1.Place(time_us=between[0]),
             before=None if between is None else v1.Place(time_us=between[1]),

@@ -23,8 +23,8 @@ from anabranch.writing.byte_writer import ByteWriter
 
 
 class RemoteByteStreams(ByteFiles):
-    """See `ByteFiles`. A writer's bytes are appended once and without a gap, also where a connection is lost: each append
-    has the condition that those before it are there."""
+    """See `ByteFiles`. A writer's bytes are appended once and without a gap, also where a connection is lost: each
+    append has the condition that the earlier bytes were appended."""
 
     def __init__(self, owner: Owner, streams: Any) -> None:
         self._owner = owner
@@ -88,7 +88,7 @@ class RemoteByteSource:
         return self._tail
 
     def chunks_at(self, position: int) -> Iterator[ByteChunk]:
-        """See `ByteIndex.chunks_at`. Goes on at another broker where a connection is lost."""
+        """See `ByteIndex.chunks_at`. Continues at another broker where a connection is lost."""
         command = v1.ByteReadCommand(stream_id=self._stream, position=position)
 
         def received(batch: pa.RecordBatch) -> None:
@@ -105,7 +105,7 @@ class RemoteByteSource:
             raise Truncated(self.name, {"byte": self.head()})
 
     def generation(self) -> int:
-        """0: `wait` goes by the position of the tail."""
+        """Always 0: `wait` compares the position of the tail instead."""
         return 0
 
     def wait(self, since: int, timeout_s: float | None = None) -> bool:

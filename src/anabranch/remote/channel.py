@@ -1,4 +1,4 @@
-"""One connection to one broker: its calls, and how a broker that has fallen silent is noticed."""
+"""One connection to one broker: its calls, and the detection of a broker that no longer answers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _UNENDING: Final = 0  # pings as long as a call is under way
 
 class Channel:
     """Calls to one broker. Thread-safe. Every call raises what the broker raises, and StoreUnavailable if the broker
-    does not answer. If the broker's process is stopped or its machine is gone, that takes about two times `silent_s`.
+    does not answer. If the broker's process is stopped or its machine is gone, detecting it takes about two times
+    `silent_s`.
 
-    For that gRPC asks the broker's machine for a sign of life every `silent_s` while a call is under way. A server hangs
-    up on who does so without calling it, so a heartbeat calls it, too."""
+    To detect it, gRPC pings the broker's machine every `silent_s` while a call is under way. A server closes
+    connections that only send pings, so a heartbeat also makes calls."""
 
     def __init__(
         self, location: str, headers: list[tuple[bytes, bytes]], runtime: Runtime, *, silent_s: float, **secure: Any
@@ -34,14 +35,14 @@ class Channel:
         """`headers` go with each call. `secure` are the arguments of a FlightClient with TLS."""
         self._headers = headers
         self._client = flight.FlightClient(location, generic_options=_options(silent_s), **secure)
-        self._open: WeakSet[Any] = WeakSet()  # what streams of calls are read from or written to
-        self._calls = 0  # under way, without those
+        self._open: WeakSet[Any] = WeakSet()  # Flight's readers and writers of streaming calls
+        self._calls = 0  # under way, without streaming calls
         self._lock = runtime.tasks.lock()
         self._retired = False
         self._heartbeat = Periodic(runtime, "heartbeat", silent_s * 0.7, self._beat)
 
     def read(self, command: Message, headers: Sequence[tuple[bytes, bytes]] = ()) -> Any:
-        """Begin a call that reads; returns Flight's reader. `headers` go with it too."""
+        """Begin a call that reads; returns Flight's reader. `headers` are sent in addition to those of each call."""
         with self._call():
             chunks = self._client.do_get(flight.Ticket(pack(command)), self._flight_options(headers=headers))
         return self._opened(chunks)
@@ -73,7 +74,7 @@ class Channel:
                 yield result.body.to_pybytes()
 
     def retire(self) -> None:
-        """There are no more calls: those under way go on, and the heartbeat ends after them."""
+        """Note that no further calls will be made. Calls under way continue, and the heartbeat ends after them."""
         self._retired = True
 
     @property
@@ -91,7 +92,7 @@ class Channel:
     def _flight_options(
         self, timeout_s: float | None = None, headers: Sequence[tuple[bytes, bytes]] = ()
     ) -> flight.FlightCallOptions:
-        """Not kept: their `repr` shows the token."""
+        """The options of a call. They are not stored: their `repr` shows the token."""
         return flight.FlightCallOptions(timeout=timeout_s, headers=[*self._headers, *headers])
 
     @contextmanager

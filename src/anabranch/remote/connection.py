@@ -56,7 +56,7 @@ class Connection:
 
     @property
     def channel(self) -> Channel:
-        """The connection to that broker; call `lost` when one of its calls fails with StoreUnavailable. Raises
+        """The channel to the broker at `place`; call `lost` when one of its calls fails with StoreUnavailable. Raises
         Closed."""
         with self._lock:
             if self._closed:
@@ -86,8 +86,8 @@ class Connection:
         return self._generation
 
     def lost(self, error: Exception, generation: int | None = None) -> None:
-        """Take note that the broker did not answer: the next call is to the next one, over a new connection. With a
-        `generation`, only if that is still the connection: of many calls that fail together, one changes it."""
+        """Note that the broker did not answer: the next call goes to the next broker, over a new connection. With a
+        `generation`, only if it is still the current one: if many calls fail together, only the first has an effect."""
         with self._lock:
             if self._closed or generation not in (None, self._generation):
                 return
@@ -117,7 +117,7 @@ class Connection:
             try:
                 return act()
             except StoreUnavailable as exc:
-                if type(exc) is not StoreUnavailable:  # the store's own trouble: another broker has it too
+                if type(exc) is not StoreUnavailable:  # an error of the store, which another broker would raise too
                     raise
                 self.lost(exc, generation)
                 if not retries.again(exc):

@@ -28,9 +28,9 @@ from anabranch.wire.frames import Frame, pack_table
 
 
 class RemoteGroupReader(GroupConsumer[GroupBatch]):
-    """Like `GroupReader`, over a connection. When that is lost, the reader is opened again on another broker, at once,
-    and continues after what the application was given: nothing is lost. An event that was handed out is given to another
-    reader of the group only where its position was not accepted before its segment moved there.
+    """Like `GroupReader`, over a connection. When the connection is lost, the reader is opened again on another broker
+    at once, and continues after the last event handed out: nothing is lost. Another reader of the group gets an event
+    that was handed out here only if its segment moved to that reader before the event's position was accepted.
 
     The session's own task reports the application's progress to the broker whenever the broker asks for a keep-alive.
     """
@@ -67,10 +67,10 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
         self._current: GroupBatch | None = None
         self._finishing = False  # more was requested, so the events handed out are processed
         self._handed_out: dict[StreamSegment, int] = {}  # before the current batch
-        self._processed: dict[StreamSegment, int] = {}  # the same, as far as it is processed
-        self._committed: dict[StreamSegment, int] = {}  # the same, as far as it was committed
+        self._processed: dict[StreamSegment, int] = {}  # the processed part of `_handed_out`
+        self._committed: dict[StreamSegment, int] = {}  # the committed part of `_handed_out`
         self._output = 0  # the number of the last commit with outputs that was written
-        self._uncertain = False  # the outcome of the last one is unknown
+        self._uncertain = False  # the outcome of the last commit with outputs is unknown
         self._session = RemoteSession(
             f"reader {name} of group {group}",
             connection,
@@ -177,8 +177,8 @@ class RemoteGroupReader(GroupConsumer[GroupBatch]):
         return Frame("group.read", 0, fields)
 
     def _drop_rest(self) -> None:
-        """Leave the rest of the current batch to the next broker, which sends it again. With `at_most_once` it would
-        not: there all of the batch counts as processed."""
+        """Drop the rest of the current batch, which the next broker sends again. Not with `at_most_once`: there all of
+        the batch counts as processed, so no broker sends it again."""
         batch = self._current
         if batch is None or self._delivery == "at_most_once":
             return

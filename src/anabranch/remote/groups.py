@@ -88,8 +88,8 @@ class RemoteReaderGroup(GroupListening[RemoteSubscription], ReaderTools, Display
         return self._by_name(lambda: self._caller.call(VERBS[f"group.{verb}"], {"group": self.name, **given}))
 
     def _by_name(self, call: Callable[[], T]) -> T:
-        """The result of a call that has the group's name, made again where its scope was renamed: the id says whether
-        it is the same group."""
+        """The result of a call by the group's name. If the scope was renamed, the call is repeated with the new name,
+        and the id tells whether that is the same group."""
         try:
             return call()
         except GroupNotFound as exc:
@@ -146,7 +146,8 @@ class RemoteReaderGroup(GroupListening[RemoteSubscription], ReaderTools, Display
         return found
 
     def _waited(self, timeout_s: float, call: Callable[[float, bool], Any]) -> Any:
-        """The result of a call that the broker answers after a while with TimeoutError, so that it is asked again."""
+        """The result of a call that waits: the broker ends each wait early with TimeoutError, and the call is
+        repeated."""
         clock, again = self._runtime.clock, False
         deadline = clock.monotonic() + wait_seconds("timeout_s", timeout_s)
         while True:

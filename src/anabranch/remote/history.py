@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class RemoteHistoryRange(HistoryRange):
-    """A range that opens a connection to the brokers in another process. It carries no token and no certificate: there
-    ANABRANCH_TOKEN applies, or `store=`."""
+    """A range that opens a connection to the brokers when it is used in another process. It carries no token and no
+    certificate: that process uses its ANABRANCH_TOKEN, or passes `store=`."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class RemoteHistory:
         return cast(int, self._call("version", stream=part.stream, segment=part.segment, start=part.start))
 
     def cut(self, stream: StreamId, place: Place, by: TimeKind) -> StreamCut:
-        """The cut before the first event at or after a place. Raises what `Store.reader` raises for one."""
+        """The cut before the first event at or after a place. Raises what `Store.reader` raises for a place."""
         sent = sent_place(place, self.runtime.settings.times)
         return cast(StreamCut, self._call("cut", stream=stream, place=sent, by=by))
 

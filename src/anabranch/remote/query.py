@@ -49,6 +49,6 @@ def query(store: RemoteStore, text: str, dialect: str | None = None) -> RemoteQu
 
 
 def _dialect_header(dialect: str) -> tuple[bytes, bytes]:
-    if not (dialect.isascii() and dialect.isprintable()):  # no header can have it
+    if not (dialect.isascii() and dialect.isprintable()):  # not allowed in a header
         raise InvalidArgument(f"{dialect!r:.100} is not a supported dialect")
     return DIALECT_HEADER.encode(), dialect.encode()

@@ -43,7 +43,7 @@ class ReadCall:
         self._error: Exception | None = None
         self._task: Task | None = None
         self._running = False
-        self._at_tail = True  # nothing more is on its way at present, as far as the broker says
+        self._at_tail = True  # the broker has said that no more rows are in flight at present
         self._ended = self._closed = False
         self._chunks: Any = None
         self._generation = 0  # of the connection on which it was opened last
@@ -68,12 +68,12 @@ class ReadCall:
         return self._ended and not self._ready
 
     def next(self, until: float | None, interrupted: Callable[[], bool], *, look: bool) -> Found | None:
-        """What comes next; None at the time `until` of the monotonic clock if the broker has said that there is nothing
-        more at present, if interrupted, or at the end; without `look`, unless it was received already. Raises what the
-        broker raised; the next call then tries again."""
+        """The next rows, or position. Returns None at the end, if interrupted, and at the time `until` of the monotonic
+        clock if the broker has said that there are no more rows at present. Without `look`, returns only what was
+        received already, else None. Raises what the broker raised; the next call then tries again."""
         with self.changed:
             while not self._ready:
-                if self._closed:  # before the error, which may be that it was closed
+                if self._closed:  # checked before the error, which may come from closing
                     return None
                 if self._error is not None:
                     error, self._error = self._error, None
@@ -149,7 +149,7 @@ class ReadCall:
             self._cancel()
 
     def _receive(self) -> bool:
-        """Take what comes next; waits while too much is ahead of the consumer. False at the end."""
+        """Receive the next batch; waits while too much is ahead of the consumer. False at the end."""
         chunk = next_chunk(self._chunks)
         if chunk is None:
             with self.changed:
@@ -170,7 +170,8 @@ class ReadCall:
         return not received or self._supply(received, position)
 
     def _supply(self, found: Sequence[tuple[Found, int]], position: Mapping[SegmentId, int]) -> bool:
-        """Hand what was received to the consumer, which is at `position` after it. False if it has gone."""
+        """Hand what was received to the consumer; `position` is the position after it. False if the consumer has closed
+        the call."""
         size = sum(each for _, each in found)
         with self.changed:
             while self._bytes + size > limits.CONNECTION_BYTES_MAX and self._bytes and not self._closed:

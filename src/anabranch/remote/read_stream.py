@@ -1,4 +1,4 @@
-"""Batches of a call that reads, which goes on at another broker after a lost connection."""
+"""Batches of a call that reads. After a lost connection, the call continues at another broker."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class _Opened(NamedTuple):
 def read_stream(
     connection: Connection, command: Message, received: Callable[[pa.RecordBatch], None]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches that `command` asks for. `received` is called with each before it is returned, and changes the
-    command to the part that remains. Raises what the broker raises; StoreUnavailable."""
+    """The batches that `command` asks for. `received` is called with each batch before it is returned, and changes the
+    command to ask for the remaining part. Raises what the broker raises; StoreUnavailable."""
     while True:
         opened = connection.retried(lambda: _open(connection, command))
         batch = opened.batch
@@ -38,7 +38,7 @@ def read_stream(
                 batch = _next_batch(opened.chunks)
             return
         except StoreUnavailable as exc:
-            if type(exc) is not StoreUnavailable:  # the store's own trouble: another broker has it too
+            if type(exc) is not StoreUnavailable:  # an error of the store, which another broker would raise too
                 raise
             connection.lost(exc, opened.generation)
         finally:

@@ -1,4 +1,5 @@
-"""The client's end of a session: what a broker holds for it, opened again on another broker after a lost connection."""
+"""The client's end of a session: state that a broker holds for a client. After a lost connection, the session is opened
+again on another broker."""
 
 from __future__ import annotations
 
@@ -26,10 +27,10 @@ class ConnectionLost(Exception):
 class RemoteSession:
     """A session. `request` is for one thread at a time; a task of its own receives, and opens the session again.
 
-    `opening` returns the message that opens it, for each attempt. `on_opened` gets the answer, in the task that
-    receives (for the first, in the caller's); an AnabranchError that it raises ends the session, as one of the broker
-    does. `asked` answers what the broker asks in the middle of a request, in the requesting thread. `progress` returns
-    the message for the broker when it asks for a keep-alive."""
+    `opening` returns the message that opens it, for each attempt. `on_opened` gets the broker's answer, in the task
+    that receives (at the first opening, in the caller's thread). An AnabranchError that `on_opened` raises ends the
+    session, as an error of the broker does. `asked` answers what the broker asks in the middle of a request, in the
+    requesting thread. `progress` returns the message for the broker when it asks for a keep-alive."""
 
     def __init__(
         self,
@@ -83,9 +84,10 @@ class RemoteSession:
     def request(
         self, verb: str, fields: dict[str, Any], *, data: pa.Buffer | None = None, opening: int | None = None
     ) -> Frame:
-        """Send a request and return its answer. Raises the error that is the answer; ConnectionLost where the
+        """Send a request and return its answer. Raises the error that the broker answers with; ConnectionLost where the
         connection was lost meanwhile, so that the outcome is unknown; StoreUnavailable where no broker was reached for
-        `limits.SESSION_REOPEN_S` seconds; Closed. With `opening`, it is sent only within that opening."""
+        `limits.SESSION_REOPEN_S` seconds; Closed. With `opening`, the request is sent only within the opening of that
+        number."""
         opened = self._await_open(limits.SESSION_REOPEN_S)
         if opening not in (None, opened):
             raise ConnectionLost
@@ -234,7 +236,7 @@ class RemoteSession:
     def _run(self) -> None:
         try:
             self._receive_and_reopen()
-        except Exception as exc:  # of this process, such as too little memory: else requests would wait for ever
+        except Exception as exc:  # an error of this process, such as too little memory: requests must not wait for it
             with self._changed:
                 self._writer = None
                 self._error = AnabranchError(f"{self._name} has ended: {exc}")
@@ -253,7 +255,7 @@ class RemoteSession:
                 return
 
     def _hang_up(self, writer: Any) -> None:
-        """End an exchange that is of no use any more, without waiting for the broker."""
+        """End an exchange that is no longer needed, without waiting for the broker."""
         if self._reader is not None and not self._closed:
             with suppress(pa.ArrowException, OSError):
                 self._reader.cancel()

@@ -27,8 +27,8 @@ _LOST_RACE: Final = RetryPolicy(
 
 
 class RemoteRevisionedStream(Displayed):
-    """Like `RevisionedStream`, over a connection; for one thread at a time. Its appends are numbered, so one whose
-    answer was lost is sent again, and done once."""
+    """Like `RevisionedStream`, over a connection; for one thread at a time. Its appends are numbered. So an append
+    whose answer was lost is sent again, and takes effect once."""
 
     def __init__(self, caller: Caller, name: str, ident: StreamId) -> None:
         self._caller = caller

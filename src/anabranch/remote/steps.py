@@ -51,14 +51,15 @@ class Steps(Displayed):
     def run(self, *, transaction: bool = False, request: str | None = None) -> list[Any]:
         """Make the calls, and return their results in order; a list for a verb that returns one bit by bit.
 
-        The first that fails ends the run: its error is raised, with the step in its message and as its field `step`; the
-        earlier ones stay done. With `transaction` all are one transaction of the catalog: after an error nothing is done, and
-        each reads what the earlier ones have changed. Other changes of the store wait for it, so it takes at most
-        `limits.RUN_TRANSACTION_S_MAX`, and only verbs that change nothing but the catalog; InvalidArgument for others,
-        before anything is done. Called again with the same request id, no change is repeated. Without one, and if all
-        verbs can be repeated, it gets one, and is sent again while no broker answers. Raises what the verbs raise,
-        StoreUnavailable; AppendUncertain if the broker was lost while it ran what can't be repeated; TimeoutError if it
-        takes longer than `limits.RUN_S_MAX`, TooLarge for an answer over `limits.RUN_ANSWER_BYTES_MAX`."""
+        The first call that fails ends the run: its error is raised, with the step in its message and as its field
+        `step`; the earlier calls stay done. With `transaction` all are one transaction of the catalog: after an error
+        nothing is done, and each reads what the earlier ones have changed. Other changes of the store wait for it, so
+        it takes at most `limits.RUN_TRANSACTION_S_MAX`, and only verbs that change nothing but the catalog;
+        InvalidArgument for others, before anything is done. Called again with the same request id, no change is
+        repeated. Without one, and if all verbs can be repeated, it gets one, and is sent again while no broker answers.
+        Raises what the verbs raise, StoreUnavailable; AppendUncertain if the broker was lost while it ran what can't be
+        repeated; TimeoutError if it takes longer than `limits.RUN_S_MAX`, TooLarge for an answer over
+        `limits.RUN_ANSWER_BYTES_MAX`."""
         repeatable = transaction or all(verb_of_step(step["call"]).repeatable for step in self._steps)
         if request is None and repeatable:
             request = token(self._caller.runtime.ids)

@@ -32,7 +32,7 @@ from anabranch.wire.sessions import transaction_info
 
 
 class _Unflushed(NamedTuple):
-    """A batch that the broker has accepted but not flushed: it is kept, to be sent again to another one."""
+    """A batch that the broker has accepted but not flushed: kept, in case it must be sent again to another broker."""
 
     stream: StreamId
     rows: int
@@ -40,9 +40,9 @@ class _Unflushed(NamedTuple):
 
 
 class RemoteTransaction(TransactionOutcome):
-    """Like `Transaction`, over a connection. When that is lost, the transaction is resumed on another broker: what was
-    written since the last flush is sent again, and nothing counts twice. The client keeps what is not flushed, and
-    flushes by itself when that is more than `limits.TRANSACTION_CLIENT_BYTES_MAX`. Thread-safe."""
+    """Like `Transaction`, over a connection. When the connection is lost, the transaction is resumed on another broker:
+    what was written since the last flush is sent again, and nothing counts twice. The client keeps unflushed batches,
+    and flushes by itself when they exceed `limits.TRANSACTION_CLIENT_BYTES_MAX`. Thread-safe."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RemoteTransaction(TransactionOutcome):
         self._sent_in = 1  # the opening of the session in which `_unflushed` was sent
         self._final: TransactionInfo | None = None  # once it has ended
         self._noted: tuple[int | None, str | None] = None, None  # the time and the writer of its commit
-        self._landed = False  # when the session was opened last, it was committed already
+        self._landed = False  # the transaction was committed already when the session was last opened
         self._renewed_at = self._clock.monotonic()
         self._session = RemoteSession("transaction", connection, runtime, opening=self._opening, on_opened=self._opened)
 
@@ -87,7 +87,7 @@ class RemoteTransaction(TransactionOutcome):
 
     @property
     def info(self) -> TransactionInfo:
-        """The transaction's state in the catalog; once it has ended here, its state then."""
+        """The transaction's state in the catalog; once this object has ended it, its final state."""
         if self._final is not None:
             return self._final
         return transaction_info(Fields(self._request("info", {}).fields).value("info"))
@@ -231,8 +231,8 @@ class RemoteTransaction(TransactionOutcome):
     def _request_sending(
         self, verb: str, fields: dict[str, Any], data: pa.Buffer | None = None, *, again: bool = True
     ) -> Frame:
-        """Request something, on as many brokers as it takes; before, send each what the one before had not flushed.
-        Without `again`, that is left out."""
+        """Send a request, to another broker after each lost connection. With `again`, each further broker first gets
+        the batches that were not flushed."""
         while True:
             with suppress(ConnectionLost):
                 self._session.await_open()

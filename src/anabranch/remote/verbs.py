@@ -105,7 +105,7 @@ class Caller:
     def _messages(
         self, name: str, body: bytes, progress: Any = None, started: Any = None
     ) -> Iterator[tuple[bool, Any]]:
-        """The items, each with False, and the result with True."""
+        """The messages of an answer: each item with False, and the result with True."""
         for data in self.connection.action(name, body):
             message = conform(parse_bytes(data, limits.WIRE_ANSWER_BYTES_MAX), dict, "an answer")
             if "progress" in message and progress is not None:

@@ -74,8 +74,8 @@ class RemoteWriter(EventWriter):
         on_close: Callable[[RemoteWriter], None] = lambda writer: None,
         end_times: Callable[[StreamId, str], object] = lambda stream, name: None,
     ) -> None:
-        """`end_times` says that no watermark waits for this writer of a stream any more. Raises StreamNotFound, StreamSealed,
-        PermissionDenied, StoreUnavailable."""
+        """`end_times` notes that watermarks need no longer wait for this writer of a stream. Raises StreamNotFound,
+        StreamSealed, PermissionDenied, StoreUnavailable."""
         check_note_time(note_time_s)
         if [writer_id, producer, fence].count(None) < 2:
             raise InvalidArgument("pass only one of writer_id=, producer= and fence=")
@@ -236,8 +236,8 @@ class RemoteWriter(EventWriter):
             self._accept(batches)
             self._queue.wait_for_room()
             return
-        # A producer's appends are numbered and have no condition, so this one is sent besides, between those before and
-        # after it.
+        # A producer's appends are numbered and have no condition. So a conditional append is sent outside the
+        # producer's call, after the earlier appends and before the later ones.
         self._wait_drained()
         with self._buffer.lock:
             self._require_open()
@@ -294,11 +294,11 @@ class RemoteWriter(EventWriter):
         if self._closed:
             raise Closed("writer")
         fatal = self._queue.fatal
-        if fatal is not None and not isinstance(fatal, Fenced):  # that is raised by the acknowledgement
+        if fatal is not None and not isinstance(fatal, Fenced):  # the acknowledgement raises Fenced
             raise fatal.with_traceback(None)  # else each raise would add to its traceback
 
     def _explained(self, error: AnabranchError) -> AnabranchError:
-        """What a refusal means to a writer that was opened while the stream was raw."""
+        """The error to raise for a refusal, by a writer that was opened while the stream was raw."""
         if not isinstance(error, InvalidArgument) or not self._schema.raw:
             return error
         try:
