@@ -313,7 +313,7 @@ class Archives(Displayed):
         request: str | None,
         others: Sequence[ImportTarget] = (),
     ) -> CopyResult:
-        """Create one stream, unless the name of one of `others` is taken."""
+        """Create one stream, unless a name of `others` is taken."""
 
         def act(txn: Writing, now: Micros) -> Result:
             hold.verify(txn)

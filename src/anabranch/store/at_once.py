@@ -47,7 +47,7 @@ Time = datetime | int | str
 
 
 class AtOnce:
-    """Begins copies by a filter and replacements, in a store with these jobs."""
+    """Starts filtered copies and replacements of a store; `jobs` are the store's jobs."""
 
     def __init__(self, jobs: Jobs, job_store: JobStore, changes: Changes) -> None:
         self._jobs = jobs
@@ -76,7 +76,7 @@ class AtOnce:
             )
 
         if call.made_job:
-            return job("")  # it has its own condition
+            return job("")  # the job has stored its condition
         if call.was_made:
             return CopyResult.from_json(call.recorded_result())
         with self._catalog.reading() as reading:
@@ -141,7 +141,7 @@ class AtOnce:
         reject_replacement(info)
         check_timed(info, by)
         if begun is not None:
-            with suppress(ReplacementEnded):  # ended since: this is another replacement
+            with suppress(ReplacementEnded):  # the earlier job has ended: this is another replacement
                 return job(source)
         with ExitStack() as stack:
             drop: tuple[StreamId, ...] = ()
@@ -169,7 +169,7 @@ class AtOnce:
 
 class _AtOnceCall:
     """A call under its request id, or a generated one, so that a lost answer does not lose the work done so far.
-    `was_made`: the same request was made before, or another one, with a job if `made_job`."""
+    `was_made`: the request id was used before; `made_job`: the same call made a job under it."""
 
     def __init__(self, changes: Changes, operation: str, request: str | None) -> None:
         check_request(request)

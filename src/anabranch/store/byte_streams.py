@@ -33,7 +33,8 @@ class OpenWriter(Protocol):
 
 
 class ClaimedBytes(NamedTuple):
-    """A byte stream that its one writer has claimed; `source` is as of then. No earlier writer can append any more."""
+    """A byte stream that its one writer has claimed; `source` is as of the claim. No earlier writer can append any
+    more."""
 
     writer: Writer
     source: ByteIndex

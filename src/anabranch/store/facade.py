@@ -226,11 +226,11 @@ class Store(OpenStore):
     def producer(self, stream: str | StreamName, name: str, *, epoch: int | None = None) -> Producer:
         """Open a producer of a stream; see `Producer`. A stream keeps its producers as long as it lives.
 
-        Without an `epoch` it is taken over from its present owner: its epoch rises by one, older owners are refused
-        from now on, and its numbers go on from `Producer.last_sequence`. With the stored epoch it is opened in addition
-        to its other owners; all owners then pass the numbers themselves; with a later one a new sequence begins at 0.
-        Raises Fenced for an older epoch, StreamNotFound, InvalidArgument for a byte stream, Conflict for a stream with
-        too many producers."""
+        Without an `epoch` the producer is taken over from its present owner: its epoch rises by one, older owners are
+        refused from now on, and its numbers continue after `Producer.last_sequence`. With the stored epoch it is opened
+        in addition to its other owners; all owners then pass the numbers themselves. With a later epoch a new sequence
+        begins at 0. Raises Fenced for an older epoch, StreamNotFound, InvalidArgument for a byte stream, Conflict for a
+        stream with too many producers."""
         return self.producers.open(stream, name, epoch=epoch)
 
     def _writer(
@@ -409,8 +409,8 @@ class Store(OpenStore):
     def compact(
         self, stream: str | StreamName | None = None, *, force: bool = False, progress: ProgressCallback | None = None
     ) -> CompactReport:
-        """Compact recent blobs into Parquet; see `anabranch.log.upkeep.compact`. `force` also compacts what is hardly
-        worth it."""
+        """Compact recent blobs into Parquet; see `anabranch.log.upkeep.compact`. `force` also compacts amounts too
+        small to be worth it."""
         self._check_open()
         ident = None if stream is None else self.streams.get(stream).id
         return compact(self.catalog, self.blobs, self.runtime, stream=ident, force=force, progress=progress)

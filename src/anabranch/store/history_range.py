@@ -43,11 +43,11 @@ class HistorySource(Protocol):
         ...
 
     def keep(self, each: Any) -> object:
-        """Close it with the store."""
+        """Register an object to be closed with the store."""
         ...
 
     def forget(self, each: Any) -> None:
-        """It was closed."""
+        """Unregister an object that was closed."""
         ...
 
     def columns(self, stream: StreamId) -> pa.Schema:
@@ -159,8 +159,9 @@ def _exported(source: HistorySource, part: HistoryRange, columns: Sequence[str],
 
 
 class _Export:
-    """What a store knows of a stream of batches: it closes it, unless the consumer read the range to its end or dropped it
-    before. `opened` holds the store that was opened for the range, if one was."""
+    """A store's handle to an exported stream of batches: the store closes the stream, unless the consumer read the
+    range to its end or dropped the stream before. `opened` holds the store that was opened for the range, if one
+    was."""
 
     def __init__(self, source: HistorySource, opened: ExitStack) -> None:
         self._source = source
@@ -169,7 +170,7 @@ class _Export:
         self.closed = False
 
     def watch(self, stream: CStream) -> None:
-        """It is this stream's. Does not keep it alive."""
+        """Note the stream of batches to close. Does not keep the stream alive."""
         self._stream = weakref.ref(stream)
         weakref.finalize(stream, self._release).atexit = False
 

@@ -54,11 +54,11 @@ class StoreNotifications(Displayed):
     ) -> Notifications:
         """Iterate over what happened to a stream, or with None to all streams and reader groups, as `Notification`s.
 
-        They are kept on the stream `_store/notifications` from the first request for notifications on; the changes of
-        the week before that are there too. `start` is HEAD, TAIL or a time; `after` leaves out those up to an id. With
-        `follow` it waits for more. Following one stream from TAIL begins with its present state: the kind is `present`,
-        `segments` its number of segments, `detail` its `epoch`, its `head` and whether it is `sealed`. A stream is
-        followed by its id, so a rename does not matter. Raises StreamNotFound.
+        Notifications are kept on the stream `_store/notifications` from the first request for notifications on; the
+        stream also has the changes of the week before that request. `start` is HEAD, TAIL or a time; `after` leaves out
+        those up to an id. With `follow` it waits for more. Following one stream from TAIL begins with its present
+        state: the kind is `present`, `segments` its number of segments, `detail` its `epoch`, its `head` and whether it
+        is `sealed`. A stream is followed by its id, so a rename does not matter. Raises StreamNotFound.
         """
         self._parts.check_open()
         ident = None if stream is None else self._streams.get(stream).id
@@ -76,10 +76,10 @@ class StoreNotifications(Displayed):
         a listener to one stream first gets its present state; see `read`, also for other values of `start`. To stop
         listening, call the returned subscription.
 
-        A listener with a `name` continues where the last one of that name stopped, in any process; `start` counts only
-        for the first one. It gets each change at least once, and twice only if its process was killed, or its name
-        taken over, while its handler ran. One process at a time owns a name: the last one that took it. Raises
-        StreamNotFound, InvalidArgument for a name that listens to another stream.
+        A listener with a `name` continues where the last listener of that name stopped, in any process; `start` counts
+        only for the first listener of a name. It gets each change at least once, and twice only if its process was
+        killed, or its name taken over, while its handler ran. One process at a time owns a name: the last one that took
+        it. Raises StreamNotFound, InvalidArgument for a name that listens to another stream.
         """
         self._parts.check_open()
         ident = None if stream is None else self._streams.get(stream).id
@@ -187,7 +187,7 @@ class StoreNotifications(Displayed):
         if last is None:
             source = self._from_place(stream, start)
             if stream is None or start not in (TAIL, "tail"):
-                # Nothing is delivered yet, so record the place now. It is before everything this listener asks for.
+                # Nothing is delivered yet, so record the start position: this listener's notifications follow it.
                 bookmark.save(LastDelivered(source.initial_until, source.position))
         else:
             source, missed = self._reopen(last, _behind(last.id, stream))
@@ -246,5 +246,5 @@ class StoreNotifications(Displayed):
 
 
 def _behind(after: int, stream: StreamId | None) -> Translate:
-    """A filter for notifications after an id, of one stream or with None of all."""
+    """A filter for the notifications after an id, of one stream or (None) of all streams."""
     return lambda each: (each,) if each.id > after and stream in (None, each.stream_id) else ()

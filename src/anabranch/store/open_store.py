@@ -58,7 +58,7 @@ class OpenStore(Displayed, Closeable):
         raise NotImplementedError
 
     def _keep(self, opened: C) -> C:
-        """Close it with the store, and return it. Raises Closed."""
+        """Register an object to be closed with the store, and return it. Raises Closed."""
         with self._lock:
             if not self._closed:
                 self._open[opened] = None
@@ -67,7 +67,7 @@ class OpenStore(Displayed, Closeable):
         raise Closed("store")
 
     def _forget(self, opened: Closing) -> None:
-        """It was closed."""
+        """Unregister an object that was closed."""
         self._open.pop(opened, None)
 
     def _check_open(self) -> None:

@@ -57,8 +57,8 @@ class RowWriter:
     durable, the stream that was created is deleted again, with the scope that was created for it; columns that were
     added stay.
 
-    Where a check of the stream sends events to another one, all events between two flushes are one transaction, in
-    which those that break it go there.
+    Where a check of the stream has a stream of violations, all events between two flushes are one transaction, in which
+    the events that break the check go to that stream.
 
     `durable` counts the events that are durable, `diverted` the durable events that went to another stream. `present`
     is the schema of the stream; None if it is to be created."""
@@ -112,7 +112,8 @@ class RowWriter:
                 reject(part)
 
     def hold(self, rows: pa.Table, schema: StreamSchema, reject: Reject) -> None:
-        """The same for rows that `write_held` writes. Raises TooLarge if all of them are more than an atomic batch."""
+        """Like `write`, but holds the rows until `write_held`. Raises TooLarge if all held rows exceed an atomic
+        batch."""
         for part in separate(rows, schema.refusing, self._settings):
             if isinstance(part, InvalidRow):
                 reject(part)

@@ -56,9 +56,9 @@ class Transactions(Displayed):
         order of `idents`; what they have not flushed is left out. With `replace` the stream then holds exactly these
         events. Such are the transactions that the tasks of a distributed job have written, each through any broker.
 
-        `request` identifies the commit: repeated, it returns False, aborts these transactions, and changes nothing else.
-        With `number` it names a series of commits, of which each has a higher number than those before; the last number
-        is kept forever, a `request` alone for `limits.REQUESTS_KEPT_US`. No outcome of the transactions is kept.
+        `request` identifies the commit: a repeated call returns False, aborts these transactions, and changes nothing
+        else. With `number`, `request` names a series of commits with increasing numbers. The last number is kept
+        forever, a `request` without a number for `limits.REQUESTS_KEPT_US`. No outcome of the transactions is kept.
 
         Raises StreamNotFound, StreamSealed, TransactionNotFound, TransactionAborted, AppendUncertain, and InvalidArgument
         for a transaction that is committed, or has events of another stream; Conflict if one is flushed meanwhile.

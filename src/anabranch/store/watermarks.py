@@ -38,7 +38,7 @@ class StoreWatermarks(Displayed):
         self._companions = companions
         self._shared_state = shared
         self._lock = parts.runtime.tasks.lock()
-        self._known: OrderedDict[StreamId, Watermarks] = OrderedDict()  # the last that was asked for is last
+        self._known: OrderedDict[StreamId, Watermarks] = OrderedDict()  # in the order of their last use
 
     def get(self, stream: str | StreamName) -> Watermark | None:
         """The time up to which the stream is complete, and the cut after which no older event follows; None if no

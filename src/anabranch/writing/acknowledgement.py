@@ -92,8 +92,8 @@ class Acknowledgement:
     # by the writer's queue, under its lock
 
     def record_append(self, segment: SegmentId, start: int, rows: Rows, *, key: Hashable) -> None:
-        """Record that the events `rows` (their numbers in it) got the offsets from `start` on. Repeated under
-        the same `key`, it counts once."""
+        """Record that the events `rows` (row numbers in this acknowledgement) got the offsets from `start` on. A
+        repeated call with the same `key` counts once."""
         self._appended[key] = (segment, start, rows)
         self._count(len(rows))
 
@@ -114,8 +114,8 @@ class Acknowledgement:
         return sum(map(len, self._left_out.values()))
 
     def record_repeated(self, ranges: tuple[EventRange, ...], count: int, *, key: Hashable) -> None:
-        """Record that `count` events had been appended before: to `ranges`, empty where that is no longer known; which of
-        them lies where is not known. `key` as for `record_append`."""
+        """Record that `count` events had been appended before, to `ranges`, which are empty if no longer known. Which
+        event is in which range is not known. `key` as for `record_append`."""
         self._repeated[key] = (ranges, count)
         self._count(count)
 
@@ -204,8 +204,8 @@ class Acknowledgement:
         return EventPointer(self.stream, SegmentId.unpack(int(segments[row])), int(offsets[row]))
 
     def landings(self) -> list[tuple[SegmentId, int, Rows]]:
-        """As runs: a segment, the offset of the first event in it, and the numbers of the events. Raises the error of the
-        first refused part."""
+        """Where the events landed, as runs: a segment, the offset of the run's first event, and the row numbers of the
+        events. Raises the error of the first refused part."""
         if self._refused:
             raise self._seen(self._first_error())
         return list(self._appended.values())
@@ -228,7 +228,7 @@ class Acknowledgement:
         return [error for error, _ in self._refused.values()]
 
     def _seen(self, error: AnabranchError) -> AnabranchError:
-        """The error to raise: `close` does not raise it again."""
+        """The error to raise, marked as seen, so that `close` does not raise it again."""
         self._refusals.mark_seen(error)
         return error.with_traceback(None)  # else each raise would add to its traceback
 

@@ -24,8 +24,9 @@ from anabranch.writing.progress import WriterProgress
 from anabranch.writing.router import Router
 from anabranch.writing.routes import RoutedRows
 
-_RUNS_PER_TAKE_MAX = 4  # batches of one log in a commit. Commits are decided, and resolved if uncertain, one at a time:
-# so a log remembers (limits.WRITER_BATCHES_KEPT) every batch that can be asked for, however many are in flight
+# Batches of one log in a commit. Commits are decided, and resolved if uncertain, one at a time. So the batches that a
+# log remembers (limits.WRITER_BATCHES_KEPT) include each whose outcome may be looked up, however many are in flight.
+_RUNS_PER_TAKE_MAX = 4
 _JOIN_BYTES_MAX = 1 << 20  # pending batches are joined up to this size,
 _JOIN_BYTES_PER_LOG = 1 << 17  # or this size per log: copying it costs less than one more batch
 _MOVED = (Refusal.SEALED, Refusal.GONE)  # the events belong in another segment now
@@ -227,7 +228,7 @@ class WriterQueue:
         self._waiting_bytes = sum(pending.size for pending in self._waiting)
 
     def _take_runs(self, bytes_max: int) -> list[list[PendingBatch]]:
-        """Take batches from the front, in runs of those that are joined. Needs the lock."""
+        """Take batches from the front, as runs: the batches of a run are joined into one. Needs the lock."""
         runs: list[list[PendingBatch]] = []
         left = bytes_max
         join_bytes_max = max(_JOIN_BYTES_MAX, _JOIN_BYTES_PER_LOG * len(self._router.routes.logs))
@@ -350,9 +351,8 @@ class WriterQueue:
                 self._returned[routed.order] = routed.to_route_again()
         else:
             if refused.reason in _MISNUMBERED:
-                self._progress.mark_uncertain(
-                    part.log for part in routed.parts
-                )  # continue numbering after the log's last number
+                # Numbering then continues after the log's last number.
+                self._progress.mark_uncertain(part.log for part in routed.parts)
             self._report_refusal(routed, self._error_for(routed, refused))
 
     def _error_for(self, routed: InFlightBatch, refused: Refused) -> AnabranchError:
@@ -385,8 +385,8 @@ class WriterQueue:
 
     def _refuse(self, pending: PendingBatch, error: AnabranchError) -> None:
         if self._producer is not None and self.fatal is None:
-            self.fatal = error  # as above
-        self.refusals.add(error)  # first, as above
+            self.fatal = error  # as in `_report_refusal`
+        self.refusals.add(error)  # first, as in `_report_refusal`
         pending.refuse(error)
 
     def _continue_if_idle(self) -> None:

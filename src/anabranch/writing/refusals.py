@@ -18,11 +18,11 @@ class Refusals:
         self.first: AnabranchError | None = None  # since the last flush
         self._unseen: dict[int, AnabranchError] = {}
         self._seen: deque[AnabranchError] = deque(maxlen=limits.REFUSALS_KEPT)
-        self._overflow: AnabranchError | None = None  # of those that are too many to keep, the first
+        self._overflow: AnabranchError | None = None  # the first refusal that did not fit the limit
 
     @property
     def unseen(self) -> AnabranchError | None:
-        """The first since the last flush that was not raised to the caller."""
+        """The first refusal since the last flush that was not raised to the caller."""
         return next(iter(list(self._unseen.values())), self._overflow)
 
     def add_all(self, errors: Iterable[AnabranchError]) -> None:
@@ -46,7 +46,7 @@ class Refusals:
         self._unseen.pop(id(error), None)
 
     def clear(self) -> None:
-        """Record that the caller was told by a flush that something was refused."""
+        """Record that a flush has reported a refusal to the caller."""
         if self.first is not None:
             self._seen.append(self.first)
         self.first = self._overflow = None

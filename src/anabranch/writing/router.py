@@ -36,7 +36,7 @@ class Router:
         self._next_spread = ids.bits(63)
         self._refusing_logs: set[LogId] = set()
         self.routes = progress.reload()
-        # The writer conforms its events to the last. Batches in the queue may have the columns of an earlier one.
+        # New events conform to the last schema. Batches in the queue may have the columns of an earlier one.
         self._schemas = [SchemaVersion(self.routes.info.schema, self.routes.info.schema_version)]
 
     @property
@@ -71,8 +71,8 @@ class Router:
         return list(self.routes.split(pending.events, pending.points))
 
     def groups(self, pending: PendingBatch) -> list[list[RoutedRows]]:
-        """The same; each group is appended as one atomic unit. Raises InvalidArgument for a conditional batch
-        whose events go to several segments."""
+        """The rows of a pending batch by segment, in groups that are each appended as one atomic unit. Raises
+        InvalidArgument for a conditional batch whose events go to several segments."""
         found = self.split(pending)
         if pending.expected is not None and len(found) > 1:
             raise InvalidArgument("a conditional append needs all its events in one segment")

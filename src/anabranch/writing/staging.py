@@ -115,7 +115,7 @@ class Stager:
     def write(self, data: Any, *, number: int | None = None) -> None:
         """Accept a batch: anything with `__arrow_c_stream__` whose columns are the stream's. Raises SchemaMismatch,
         TooLarge, StoreUnavailable where earlier batches can't be made durable now. A refused batch is not accepted. A
-        batch given again under the `number` of the last one is accepted once."""
+        batch repeated under the `number` of the last batch is accepted once."""
         if number is not None and number == self._contents.number:
             return
         table = to_stored_table(data, self._schema, self._times)
@@ -131,7 +131,7 @@ class Stager:
         self._unstaged_bytes += table.nbytes
 
     def make_room(self, size: int) -> None:
-        """Make earlier batches durable, if so many bytes more are too much to keep. Raises StoreUnavailable."""
+        """Make earlier batches durable if `size` more bytes would exceed the memory limit. Raises StoreUnavailable."""
         if self._unstaged_bytes + size > self._runtime.settings.staged_bytes_max:
             self._stage()
 

@@ -37,7 +37,7 @@ def pending_batches(
     expected: int | None,
 ) -> list[PendingBatch]:
     """The table, which has the columns of `schema`, as pending batches of at most about one commit, large events alone.
-    One that is `atomic` or `expected` stays whole. Key points are computed here, in the caller's thread."""
+    A table with `atomic` or `expected` stays whole. Key points are computed here, in the caller's thread."""
     if table.num_rows == 0:
         return []
     whole = atomic or expected is not None

@@ -48,10 +48,10 @@ _CHUNK_BYTES_MAX = 4 * limits.MIB  # single events are made into a batch at this
 class Writer(EventWriter):
     """Appends events to one stream. Thread-safe; events of one thread keep their order per key.
 
-    A write is accepted when the call returns, and durable when its acknowledgement says so; `flush` waits for all.
-    Splits, merges and lost answers are handled internally. So are columns that the stream gained: they are discovered
-    when they are first written. A writer made with a `writer_id` continues where the last one of that name stopped, and
-    fences it off. `fence` guards every append with a number at least the stream's own.
+    A write is accepted when the call returns, and durable when its acknowledgement says so; `flush` waits until all
+    accepted events are durable. Splits, merges and lost answers are handled internally. So are columns that the stream
+    gained: they are discovered when they are first written. A writer with a `writer_id` continues where the last writer
+    of that name stopped, and fences it off. `fence` guards every append: it must be at least the stream's own fence.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class Writer(EventWriter):
         producer: OpenedProducer | None = None,
     ) -> None:
         """`note` is called with the times that the writer notes, and with None when it ends. `note_time_s`: see
-        `Store.writer`. `name` is the stream's name as of now, for descriptions. `resumed`: the `claimed` of a writer
-        of this id, to go on as its owner."""
+        `Store.writer`. `name` is the stream's name as of now, for descriptions. `resumed`: the `claimed` of an
+        earlier writer with this id, to continue as its owner."""
         check_note_time(note_time_s)
         if fence is not None:
             fence = check_number("fence", fence)
@@ -246,8 +246,8 @@ class Writer(EventWriter):
         self._note(self._stream, self.id, time_us)
 
     def _freshen(self) -> None:
-        """Take up a check that the stream gained, `limits.SCHEMA_FRESH_S` later at the latest. Called for the first event
-        of those that are committed together, and for each batch."""
+        """Apply a check that the stream gained, at most `limits.SCHEMA_FRESH_S` later. Called for each batch, and for
+        the first of the events that are committed together."""
         now = self._runtime.clock.monotonic()
         if now < self._fresh_until:
             return
@@ -291,7 +291,7 @@ class Writer(EventWriter):
         if self._closed:
             raise Closed("writer")
         if self._queue.fatal is not None:
-            # To `close` it is not seen by this: events that were accepted before may have been refused with it.
+            # Not marked as seen: `close` raises it again, since events accepted before may have been refused with it.
             raise self._queue.fatal.with_traceback(None)  # else each raise would add to its traceback
 
     def _offer(self) -> None:
