@@ -40,9 +40,9 @@ class FileLocation(NamedTuple):
 
 
 class ImportTarget(NamedTuple):
-    """What a stream is to become: its `name`, its `id` if it is created, and the arguments `asked` (JSON), by which the
-    same import is recognized. `place` is for display. `retention` imports its policy, `aliases` those of its aliases
-    that are free. `scope` holds the tags of its scope, if that is to be created when missing."""
+    """The target of an imported stream: its `name`, its `id` if it is created, and the arguments `asked` (JSON), by
+    which the same import is recognized. `place` is for display. `retention` imports its policy, `aliases` those of its
+    aliases that are free. `scope` holds the tags of its scope; None if a missing scope is not created."""
 
     name: StreamName
     id: StreamId
@@ -54,8 +54,8 @@ class ImportTarget(NamedTuple):
 
 
 def earlier_import(txn: Reading, import_target: ImportTarget) -> CopyResult | None:
-    """The result of the same import made before, or None if nothing has the name. Raises StreamExists if something else
-    has it, ScopeNotFound."""
+    """The result of the same import made before, or None if the name is free. Raises StreamExists if the name belongs
+    to another stream, ScopeNotFound."""
     if import_target.scope is None:
         need_scope(txn, import_target.name.scope)
     present = txn.stream(import_target.name)

@@ -9,9 +9,9 @@ from anabranch.model.ids import StreamId
 
 
 class FilePiece(NamedTuple):
-    """Rows `row <= r < row + rows` of a file. `stream` wrote them at the positions from `start` on of a log or segment
-    whose place among the others is `order`. If `stream` is None, no stream wrote them, and `order` is that of the
-    files."""
+    """Rows `row <= r < row + rows` of a file. They are events of `stream`, at the positions from `start` on of a log or
+    segment; `order` is the sort key of that log or segment. If `stream` is None, the rows are of no stream, and `order`
+    is the sort key of the file."""
 
     file: str
     row: int
@@ -26,7 +26,7 @@ class FilePiece(NamedTuple):
         return self.start + self.rows
 
     def behind(self, position: int) -> FilePiece:
-        """The part of it at or after a position."""
+        """The part of the piece at or after a position."""
         left = max(0, position - self.start)
         return self._replace(row=self.row + left, rows=self.rows - left, start=self.start + left)
 
@@ -43,7 +43,7 @@ class FilesFormNoStream(Exception):
 def in_order(pieces: Sequence[FilePiece], source: StreamId | None) -> list[list[FilePiece]]:
     """Order the pieces into runs, to be read one after another. Pieces of no stream are one run. For a stream, each log
     or segment is one run, in the order of their ids, which agrees with the order of every key's events. Rows that lie
-    in two files are taken from the one that begins first; of two that begin together, from the longer one. Pieces of
+    in two pieces are taken from the piece that begins first; of two that begin together, from the longer one. Pieces of
     other streams are left out. Raises FilesFormNoStream."""
     held = [piece for piece in pieces if piece.rows]
     if all(piece.stream is None for piece in pieces):

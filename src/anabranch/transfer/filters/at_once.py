@@ -1,5 +1,5 @@
-"""Copying by a filter where the catalog alone can tell which events match, and none need be stored again: in one
-transaction. Elsewhere a job does it (`transfer.jobs.copy_where`)."""
+"""Copying by a filter in one transaction, where the catalog alone can tell which events match, and no event must be
+stored again. Otherwise the job `transfer.jobs.copy_where` makes the copy."""
 
 from __future__ import annotations
 

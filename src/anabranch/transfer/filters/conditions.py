@@ -1,5 +1,5 @@
-"""What of a condition the catalog can decide: comparisons of the event time and the append time with constants, and
-tests of the routing key for equality, joined by AND, OR and NOT.
+"""The parts of a condition that the catalog can decide: comparisons of the event time and the append time with
+constants, and tests of the routing key for equality, joined by AND, OR and NOT.
 
 Reads the tree of DuckDB's parser. Whatever it does not know, or is not sure to understand, is decided by reading.
 """

@@ -167,7 +167,8 @@ class EventFilter:
                 )
 
     def _check_binding(self) -> None:
-        """One event without any value, since constants are converted only when an event is looked at."""
+        """Evaluate the condition for one event of nulls, since constants are converted only when an event is
+        evaluated."""
         nothing = pa.table([pa.nulls(1, field.type) for field in self._all], schema=self._all)
         with self._database.cursor() as cursor:
             cursor.register("events", nothing)

@@ -213,8 +213,8 @@ class ArchiveJobs(ABC):
 
 
 class ImportOptions(NamedTuple):
-    """What an archived stream is to become: its name; whether its aliases are imported; the tags of its scope, if that
-    is to be created when missing."""
+    """The options of an archived stream's import: its name; whether its aliases are imported; the tags of its scope, if
+    a missing scope is to be created."""
 
     stream: ArchivedStream
     name: StreamName

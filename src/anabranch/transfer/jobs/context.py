@@ -58,8 +58,8 @@ class JobContext:
         self.window.run(works, interrupted=lambda: self.control.stop(JobState.PAUSED))
 
     def elsewhere(self, act: Callable[[Carrier], T]) -> T:
-        """What `act` returns, which has work done in other processes. Raises StopRequested if that failed because the job
-        was asked to stop."""
+        """The result of `act`, which has work done in other processes. Raises StopRequested if `act` failed because the
+        job was asked to stop."""
         assert self.carrier is not None
         try:
             result = act(self.carrier)
@@ -81,7 +81,7 @@ class ProgressCounter:
         self.done = done
 
     def add(self, count: int) -> None:
-        """Count so many more."""
+        """Add `count`, and report the sum."""
         with self._lock:
             self.done += count
             self._progress(self._step, self.done, self.total)

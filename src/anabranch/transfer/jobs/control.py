@@ -57,7 +57,7 @@ class RunControl:
             row = need_job(txn, self.job)
             if row.state is JobState.CANCELLED:
                 raise JobStopped(self.job, row.state.value)
-            if row.state is JobState.DONE or row.owner == self.owner:  # owned already if an answer was lost
+            if row.state is JobState.DONE or row.owner == self.owner:  # owned already: the answer of this call was lost
                 return row
             if row.state is JobState.RUNNING and not row.silent(now) and not take_over:
                 raise JobRunning(self.job)

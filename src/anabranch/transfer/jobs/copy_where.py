@@ -1,10 +1,10 @@
-"""Copying the events for which a condition is true, as a job, where the catalog can't tell which these are or they lie
-scattered.
+"""Copying the events for which a condition is true, as a job: where the catalog can't tell which events match, or the
+matching events lie scattered.
 
-When the job is created, an internal stream takes a view of the source, so what becomes of the source later has no
-effect. Then each portion is decided and, where matching events lie scattered, rewritten into logs that another internal
-stream views. Its row says what it keeps, so a resumed job continues with the others. One transaction turns the first
-internal stream into the copy.
+When the job is created, an internal stream takes a view of the source, so later changes of the source have no effect.
+Then each portion is decided and, where matching events lie scattered, rewritten into logs that another internal stream
+views. Its row says what it keeps, so a resumed job continues with the others. One transaction turns the first internal
+stream into the copy.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class FilteredCopyRun:
             portion = txn.state(COPY_PORTION, key)
             if portion is None:
                 raise Conflict(f"the portions of job {self._job} were deleted by another process: cancel the job")
-            if portion.kept is None:  # else an answer was lost
+            if portion.kept is None:  # else it was recorded already, and the answer was lost
                 txn.put_state(COPY_PORTION, key, replace(portion, kept=self._publish(txn, part.segment, runs, files)))
 
         self._context.control.act(act)

@@ -193,7 +193,7 @@ def _replaces_source(
 
 
 def _against(onto: StreamView) -> dict[str, str]:
-    """The range that a stream holds now, against which the sources' events are compared."""
+    """The range that the stream `onto` holds now; the sources' events are compared with it."""
     return {"stream": f"{onto.info.id:016x}", "from": str(head_cut(onto)), "to": str(tail_cut(onto))}
 
 

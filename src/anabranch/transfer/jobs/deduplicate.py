@@ -111,9 +111,9 @@ def preferred(row: JobRow) -> list[int]:
 
 
 def existing_ranges(row: JobRow, target: JobStore) -> list[ComparedRanges]:
-    """What the sources' events are compared with besides each other: the contents, at the time the job was created, of
-    the stream that they are appended to. Raises StreamNotFound, and Truncated if the stream no longer holds all of
-    it."""
+    """The ranges of the target stream that the sources' events are compared with: its contents when the job was
+    created. Empty for a job that appends to no stream. Raises StreamNotFound, and Truncated if the stream no longer
+    holds all of it."""
     against = row.options.get("against")
     if against is None:
         return []

@@ -20,8 +20,8 @@ def delete_sources(txn: Writing, row: JobRow, store: int, now: Micros) -> None:
 
 
 def refuse_written(txn: Reading, row: JobRow, store: int) -> list[StreamView]:
-    """The sources of a job that exist in its store number `store`. Raises Conflict if one that was wanted up to its
-    tail holds more by now, which would be lost."""
+    """The sources of a job that exist in its store number `store`. Raises Conflict if a source that was requested up to
+    its tail holds more events by now, which would be lost."""
     parts: dict[StreamId, list[JobSource]] = {}
     for part in row.parts:
         if part.store == store:
@@ -43,7 +43,7 @@ def refuse_written(txn: Reading, row: JobRow, store: int) -> list[StreamView]:
 
 
 def _behind(view: StreamView, part: JobSource) -> int:
-    """The number of events after the wanted ones; 0 if the source was not wanted up to its tail."""
+    """The number of events after the requested range; 0 if the source was not requested up to its tail."""
     if part.asked["end"] != Edge.TAIL.value:
         return 0
     ends = read_offsets(view, part.end)

@@ -15,7 +15,7 @@ Edges = tuple[int, int]
 
 
 class KnownRepeats:
-    """Finds them with catalog reads alone. Memory: the edges of the viewed positions, and at most
+    """Finds known repeats with catalog reads alone. Memory: the edges of the viewed positions, and at most
     `limits.KNOWN_MESSAGES_MAX` messages."""
 
     def __init__(self) -> None:

@@ -191,10 +191,10 @@ class Jobs(ArchiveJobs, Displayed):
         in portions that a resumed job uses; then one transaction replaces.
 
         Appends, truncations and other replacements of the stream meanwhile are taken into account; if it is deleted,
-        the job fails with StreamNotFound. Calling again before it has ended returns the same job; `asked` identifies
-        `with_` for that, by default by its name. Without `with_`, an `asked` that names something only finds such a
-        job, and raises Conflict if there is none. Raises StreamNotFound, SchemaMismatch, InvalidArgument, InvalidCut,
-        Truncated.
+        the job fails with StreamNotFound. Calling again before the job has ended returns the same job. A repeated call
+        is recognized by `asked`, which identifies `with_`; by default it is the name of `with_`. A call with `asked`
+        but without `with_` only finds an unfinished job, and raises Conflict if there is none. Raises StreamNotFound,
+        SchemaMismatch, InvalidArgument, InvalidCut, Truncated.
         """
         self._alive()
         full, source = stream_key(stream), None if with_ is None else StreamRange.of(with_)
@@ -223,9 +223,9 @@ class Jobs(ArchiveJobs, Displayed):
         request: str | None = None,
     ) -> Job:
         """Copy the events of a stream of this store, or a stream range, for which the condition is true, as
-        `StoreStreams.copy` does with `where`. Takes the source as it is when the job is created. Stores only those
-        events again that lie scattered, in portions; a resumed job continues with the other portions. Calling again
-        with the same arguments changes nothing; a repeated request is recognized by `asked`, by default the condition.
+        `StoreStreams.copy` does with `where`. Takes the source as it is when the job is created. Only events that lie
+        scattered are stored again, in portions; a resumed job continues with the remaining portions. Calling again with
+        the same arguments changes nothing; a repeated request is recognized by `asked`, by default the condition.
         Raises InvalidSql, MissingExtra, InvalidArgument for a byte stream, StreamNotFound, ScopeNotFound, StreamExists,
         InvalidCut, Truncated."""
         self._alive()

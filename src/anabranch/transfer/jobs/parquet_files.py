@@ -1,5 +1,5 @@
-"""Moving tier 2. A Parquet file that holds exactly what is wanted is moved unchanged. From a file that many logs share,
-the wanted row groups are copied, together with row groups of other files. Everything else is rewritten."""
+"""Moving tier 2. A Parquet file that holds exactly the requested events is moved unchanged. From a file that many logs
+share, the requested row groups are copied, together with row groups of other files. Everything else is rewritten."""
 
 from __future__ import annotations
 

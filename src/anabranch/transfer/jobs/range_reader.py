@@ -119,7 +119,7 @@ class RangeReader:
         return known[1]
 
     def load(self, run: RangeRun) -> LoadedRun:
-        """The verified bytes of a tier-1 run. A message is kept as it is if most of it is wanted; otherwise the events
+        """The verified bytes of a tier-1 run. A message is kept as it is if the run is most of it; otherwise the events
         are encoded again. Raises BlobMissing, CorruptBlob."""
         piece, extent = run.piece, run.piece.extent
         message = self.fetcher.message(extent)
@@ -158,7 +158,7 @@ class RangeReader:
 
 
 def _sized(reading: Reading, range_: JobRange, pieces: Sequence[PlannedExtent]) -> Iterator[RangeRun]:
-    """Pieces with their logical bytes: those of their extent, or the wanted share of them."""
+    """Pieces with their logical bytes: those of their extent, or the piece's share of them."""
     before = None
     for piece in pieces:
         extent = piece.extent

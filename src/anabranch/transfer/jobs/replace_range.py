@@ -1,8 +1,9 @@
 """Replacing a time range as a job, where kept events lie scattered between removed ones.
 
-The job first scans the times, then rewrites those kept events, a portion at a time, into logs that an internal stream
-views. One transaction then replaces; before it, nothing of the job is visible in the stream. A resumed run scans again
-and uses the portions that are still needed: later appends, truncations and replacements change which are.
+The job first scans the times, then rewrites the scattered kept events, a portion at a time, into logs that an internal
+stream views. One transaction then replaces; before it, nothing of the job is visible in the stream. A resumed run scans
+again and uses the portions that are still needed: later appends, truncations and replacements change which portions are
+needed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Portion = tuple[SegmentId, tuple[Run, ...]]
 
 
 class ReplacementEnded(Conflict):
-    """The job that was to be found has ended, and its data is needed to create another."""
+    """The requested job has ended, and creating another one needs the data again."""
 
     def __init__(self) -> None:
         super().__init__("the job that makes this replacement has ended: call again with the data")
@@ -70,7 +71,7 @@ def make_replacement(
     """Create a job that replaces the events of a stream as its `options` say: `low` and `high` in µs, `by` append or
     event time. Or find an unfinished one with the same arguments; `asked` names the source.
 
-    The source is copied, sharing its bytes, so that what becomes of it meanwhile has no effect. Raises StreamNotFound,
+    The source is copied, sharing its bytes, so that later changes of the source have no effect. Raises StreamNotFound,
     SchemaMismatch, InvalidArgument, InvalidCut, Truncated; ReplacementEnded if there is no such job and `source` is
     missing, though `asked` names one.
     """
@@ -97,7 +98,7 @@ def make_replacement(
 
 
 def open_replacement(txn: Reading, stream: StreamId, asked: str, options: Mapping[str, Any]) -> JobRow | None:
-    """The job that replaces the same, if one has not ended."""
+    """The unfinished job with the same stream, source and options, if any."""
     for ident, doing in txn.states(REPLACING):
         if doing.of == stream:
             row = need_job(txn, ident)

@@ -23,7 +23,7 @@ class InStore:
 
 
 def check_several(sources: Sequence[Source | InStore]) -> None:
-    """Raises InvalidArgument for a source alone, or anything else that is no list."""
+    """Raises InvalidArgument for a single source, or anything else that is no list."""
     if isinstance(sources, str | StreamName | StreamRange) or not isinstance(sources, Collection):
         raise InvalidArgument(f"expected a list of streams or ranges to stitch, got '{sources!s:.200}' alone")
 
@@ -50,7 +50,7 @@ def placed(own: JobStore, streams: Sequence[Source | InStore]) -> tuple[list[Job
 
 
 def places_of(sites: Sequence[JobStore], target: JobStore) -> list[Mapping[str, str]]:
-    """The addresses of its stores in a job's row: empty for the store that it writes to."""
+    """The addresses of a job's stores, as its row records them: empty for the store that the job writes to."""
     return [{} if job_store.catalog is target.catalog else job_store.place for job_store in sites]
 
 

@@ -25,7 +25,8 @@ from anabranch.transfer.jobs.record import JobRange, JobSource, SourcePlan
 
 
 def stage_name(target: StreamName, job: str, number: int) -> StreamName:
-    """In the target's scope, so that the scope can't be deleted meanwhile; internal, so that lists don't show it."""
+    """The name of a stage. It is in the target's scope, so that the scope can't be deleted meanwhile, and internal, so
+    that lists don't show it."""
     return StreamName(target.scope, f"_job.{job}.{number}")
 
 
@@ -76,7 +77,7 @@ def drop_stage(txn: Writing, part: JobSource) -> None:
 def remove_stage(txn: Writing, view: StreamView) -> None:
     """Remove the stage; its logs take no more events."""
     for log in view.logs.values():
-        if log.stream == view.info.id and not log.sealed:  # others belong to the streams that it is a copy of
+        if log.stream == view.info.id and not log.sealed:  # other logs belong to the streams that it is a copy of
             txn.update_log(replace(log, sealed=True))
     txn.drop_stream(view.info.id)
 

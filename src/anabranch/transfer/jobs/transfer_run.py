@@ -38,7 +38,8 @@ class TransferRun:
         self._sources, self._target = context.sources, context.target
 
     def run(self, row: JobRow) -> JobRow:
-        """Move what is missing, make the target, and follow the source or delete the sources if that is asked for."""
+        """Move what is missing, make the target, and follow the source or delete the sources if the job's options say
+        so."""
         if row.result is None:
             with self._target.catalog.reading() as snapshot:
                 plans = [need_plan(snapshot, row.id, number) for number in range(len(row.parts))]
@@ -103,7 +104,7 @@ class TransferRun:
     def _compared(
         self, row: JobRow, range_readers: Sequence[RangeReader], plans: Sequence[SourcePlan]
     ) -> list[ComparedRanges]:
-        """What is searched for repeats, in the order of preference."""
+        """The ranges that are searched for repeats, in the order of preference."""
         sources = [
             ComparedRanges(range_readers[n], plans[n].ranges, moved=True, store=row.parts[n].store)
             for n in preferred(row)
@@ -133,7 +134,8 @@ class TransferRun:
         return row
 
     def _give_up(self, row: JobRow) -> JobRow:
-        """Delete the sources, now that the target is in place, and end the job. Any of it may have been done before."""
+        """Delete the sources, now that the target is in place, and end the job. May be repeated after a part of it was
+        done."""
         for number, job_store in enumerate(self._sources):
             with job_store.catalog.reading() as snapshot:
                 refuse_written(snapshot, row, number)

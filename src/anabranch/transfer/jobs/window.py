@@ -16,7 +16,7 @@ Work: TypeAlias = "Callable[[], Sequence[Work] | None]"
 
 class WorkWindow:
     """Runs work items in parallel, at most `width` at a time; `width` can be changed while they run. Each runs inside
-    what `around` returns."""
+    the context manager that `around` returns."""
 
     def __init__(
         self, tasks: Tasks, width: int, *, around: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -42,9 +42,9 @@ class WorkWindow:
             self._changed.notify_all()
 
     def run(self, works: Iterable[Work], *, interrupted: Callable[[], None] = lambda: None) -> None:
-        """Start the work items in order, those that follow from one before the others, and return when all have ended.
-        If one raises, no more are started, and the first error is raised once those in flight have ended. The same
-        holds if the caller is interrupted; `interrupted` is called then and may speed them up."""
+        """Start the work items in order, the items that one returns before the waiting ones, and return when all have
+        ended. If one raises, no more are started, and the first error is raised once those in flight have ended. The
+        same holds if the caller is interrupted; `interrupted` is called then and may speed them up."""
         self._left, self._failure = deque(works), None
         started: list[Task] = []
         try:
