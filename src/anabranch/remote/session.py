@@ -236,7 +236,7 @@ class RemoteSession:
     def _run(self) -> None:
         try:
             self._receive_and_reopen()
-        except Exception as exc:  # an error of this process, such as too little memory: requests must not wait for it
+        except Exception as exc:  # an error of this process, such as too little memory: end the waiting requests
             with self._changed:
                 self._writer = None
                 self._error = AnabranchError(f"{self._name} has ended: {exc}")
