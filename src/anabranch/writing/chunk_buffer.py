@@ -12,7 +12,7 @@ from anabranch.writing.refusals import Refusals
 
 
 class ChunkBuffer:
-    """Holds the open chunk, and a closed one until it is queued. It calls neither the writer nor the queue.
+    """Holds the open chunk, and a closed chunk until it is queued. It calls neither the writer nor the queue.
 
     `lock` orders whatever a writer accepts: it is held while an event is added to the open chunk, and from closing a
     chunk until it, and what comes after it, is in the queue. All methods need it. `bytes` is about the size of the open

@@ -21,8 +21,8 @@ __all__ = ["divided_batch", "violating_rows"]
 
 
 def divided_batch(data: Any, schema: StreamSchema, settings: Settings) -> tuple[pa.Table, dict[str, pa.Table]]:
-    """The rows that the stream takes, and the others by the name of their stream, see `anabranch.core.checks.divided`. Raises
-    what a stager raises for a batch that it refuses."""
+    """The rows that the stream takes, and the others by the name of their stream of violations; see
+    `anabranch.core.checks.divided`. Raises what a stager raises for a batch that it refuses."""
     table = to_stored_table(data, schema.with_checks(()), settings.times)
     if (large := oversized(table, settings.large_event_bytes_max)) is not None:
         raise large
@@ -30,8 +30,7 @@ def divided_batch(data: Any, schema: StreamSchema, settings: Settings) -> tuple[
 
 
 def violating_rows(rows: pa.Table, schema: StreamSchema, stream: str, settings: Settings) -> pa.Table:
-    """The rows in the form for the stream of violations: without the columns that it lacks. Raises SchemaMismatch if it
-    refuses them."""
+    """The rows with the columns of the stream of violations. Raises SchemaMismatch if that stream refuses them."""
     known = [name for name in rows.column_names if name in schema.columns.names]
     try:
         return to_stored_table(rows.select(known), schema, settings.times)

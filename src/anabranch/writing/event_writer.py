@@ -46,7 +46,7 @@ class EventWriter(Displayed, Closeable):
         waiter: Waiter | None,
         on_close: Callable[[Any], object],
     ) -> None:
-        """`waiter` waits for acknowledgements; None: this writer does."""
+        """`waiter` waits for acknowledgements; None: this writer waits for them itself."""
         self._runtime = runtime
         self._settings = runtime.settings
         self._times = runtime.settings.times
@@ -150,11 +150,11 @@ class EventWriter(Displayed, Closeable):
 
     @abstractmethod
     def _send_time(self, time_us: Micros | None) -> None:
-        """Note a time for the watermark; None: it waits for this writer no more. Raises StreamNotFound."""
+        """Note a time for the watermark; None: the watermark no longer waits for this writer. Raises StreamNotFound."""
 
     @abstractmethod
     def _require_open(self) -> None:
-        """Raise Closed, and what refuses every further event."""
+        """Raise Closed, or the error with which every further event is refused."""
 
     @abstractmethod
     def _refresh_schema(self, known: StreamSchema) -> bool:
@@ -162,7 +162,7 @@ class EventWriter(Displayed, Closeable):
         they are the known ones."""
 
     def _freshen(self) -> None:
-        """Take up a check that the stream gained, if nothing else does."""
+        """Apply a check that the stream gained, if nothing else applies it."""
 
     def _trace(self, acknowledgement: Acknowledgement) -> None:
         """Begin the span of an append, if appends are traced here."""

@@ -17,7 +17,7 @@ from anabranch.runtime.settings import Settings
 
 
 class InvalidRow(NamedTuple):
-    """A row, from 0, that is refused, and why."""
+    """The number of a refused row, from 0, and the reason."""
 
     row: int
     error: InvalidArgument

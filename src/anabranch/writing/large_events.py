@@ -22,9 +22,9 @@ from anabranch.writing.router import Router
 
 
 class LargeEvents:
-    """The large events of one writer, one at a time: so it holds the bytes of one beside those that are pending,
-    however many threads it has. `lock` is held from before the bytes are copied until the event is accepted and there
-    is room again."""
+    """The large events of one writer, one at a time. So besides the pending bytes, the writer holds the bytes of one
+    large event, however many threads use it. `lock` is held from before the bytes are copied until the event is
+    accepted and there is room again."""
 
     def __init__(self, queue: WriterQueue, router: Router, appender: Appender, writer: WriterId, lock: Lock) -> None:
         self._queue = queue

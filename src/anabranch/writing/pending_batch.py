@@ -20,12 +20,11 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(slots=True)
 class PendingBatch:
-    """Events waiting to be routed. `origins` say to which acknowledgements they belong, in order: the events of the
-    first acknowledgement, as their numbers in it, then those of the next. `points`, if known, are the events' key
-    points. An `atomic` batch is appended as a whole or not at all; an `expected` one only if its segment holds that
-    many events. A `large` one is a single event, which is `prewritten` once it is durable. One that a producer has
-    numbered is atomic, and holds `appends` appends, numbered from `number` on; if it is `repeatable`, its caller chose
-    the number, so it may be a repeat."""
+    """Events waiting to be routed. `origins` lists their acknowledgements, in order, each with the row numbers of its
+    events. `points`, if known, are the events' key points. An `atomic` batch is appended as a whole or not at all; with
+    `expected`, a batch is appended only if its segment holds that many events. A `large` batch is a single event, which
+    is `prewritten` once it is durable. A batch of a producer is atomic, and holds `appends` appends, numbered from
+    `number` on; if it is `repeatable`, its caller chose the number, so it may be a repeat."""
 
     events: pa.RecordBatch | RawEvent
     origins: list[tuple[Acknowledgement, Rows]]

@@ -22,8 +22,8 @@ from anabranch.writing.writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class ProducerResult:
-    """Where an append's events lie. `duplicate`: they had been appended before, and these are the places of the first
-    time; `ranges` is empty if that was so long ago that its answer is no longer kept."""
+    """Where an append's events lie. `duplicate`: they had been appended before, and `ranges` is the answer to the first
+    append; empty if that answer is no longer kept."""
 
     stream: StreamId
     sequence: int
@@ -96,15 +96,16 @@ class ProducerAck(Displayed):
 
 
 class Producer(Displayed, Closeable):
-    """Appends to one stream, each append with the next number. Each takes effect once, even if another process repeats
-    it. Thread-safe.
+    """Appends to one stream, each append with the next number. Each append takes effect once, even if another process
+    repeats it. Thread-safe.
 
     An append is one atomic unit, whatever segments its events go to; it is accepted when the call returns, and durable
-    when its acknowledgement says so. Many may be unacknowledged. A number that was appended before is answered with the
-    first answer, and nothing is appended; one that leaves a gap is refused with OutOfSequence, an older epoch with Fenced.
+    when its acknowledgement says so. Many may be unacknowledged. An append with a number that was appended before gets
+    the first answer, and nothing is appended; a number that leaves a gap is refused with OutOfSequence, an older epoch
+    with Fenced.
 
-    After any refusal by the store nothing more is appended by this object, so that what was accepted later gets no number
-    of a refused append: open the producer again, and repeat from there. A gap is refused before anything is sent.
+    After any refusal by the store nothing more is appended by this object, so that no later append gets the number of a
+    refused one: open the producer again, and repeat from the refused append. A gap is refused before anything is sent.
     """
 
     def __init__(
@@ -183,7 +184,7 @@ class Producer(Displayed, Closeable):
         return ProducerAck(self._opened.stream, number, ack)
 
     def _catch_up(self, sequence: int) -> None:
-        """Learn what another process has appended in this epoch."""
+        """Load the number of the last append that any process has made in this epoch."""
         if not self._acks or all(ack.done() for ack in self._acks.values()):
             self._next = max(self._next, self._row().last + 1)
         if sequence > self._next:
@@ -217,7 +218,7 @@ class Producer(Displayed, Closeable):
         return row
 
     def _settle(self) -> None:
-        """Note what has become durable, and forget answers that nobody can ask for any more."""
+        """Note which appends have become durable, and drop the answers that can no longer be requested."""
         for number, ack in list(self._acks.items()):
             if not ack.done():
                 break

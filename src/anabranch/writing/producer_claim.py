@@ -14,8 +14,8 @@ from anabranch.runtime.ports import Runtime
 
 @dataclass(frozen=True, slots=True)
 class OpenedProducer:
-    """A producer as it was opened. `last` is the number of the last append before that, -1 if there was none in this
-    epoch."""
+    """A producer as it was opened. `last` is the number of the last append before the opening, -1 if there was none in
+    this epoch."""
 
     stream: StreamId
     name: str

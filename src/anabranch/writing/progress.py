@@ -21,10 +21,11 @@ _TAKEOVER = 1 << 20
 
 
 class WriterProgress:
-    """A writer's state in its logs, and its queries to the catalog about them.
+    """A writer's state in its logs, and its catalog queries about these logs.
 
-    A `named` writer claims its name on every log that it comes to, against all others of that name. With `resumed`, a
-    fence that was claimed before, it goes on as the same owner: no append that was under way then can land any more.
+    A `named` writer claims its name on every log that it writes to, against all other writers of that name. With
+    `resumed`, the fence of an earlier claim, it continues as the same owner: appends that were in flight before are
+    refused.
     """
 
     def __init__(
@@ -97,8 +98,8 @@ class WriterProgress:
         return Routes(view)
 
     def _claim(self, txn: Writing, logs: Sequence[LogId]) -> None:
-        """Claim the name on logs that are new to this writer: when it opens, by a fence above all others; afterwards by
-        that same fence, unless another writer has taken over meanwhile. Raises Fenced."""
+        """Claim the name on logs that are new to this writer. When the writer opens, the claim is a fence above all
+        others; afterwards it is the same fence again. Raises Fenced where another writer has taken over the name."""
         present = {log: txn.progress(log, self.writer.id) or Progress() for log in logs}
         highest = max((each.fence for each in present.values()), default=0)
         fence = self.writer.highest or self._first_fence(highest)
@@ -108,7 +109,8 @@ class WriterProgress:
             self._raise_fence(txn, log, progress, fence)
 
     def _first_fence(self, highest: int) -> int:
-        """The fence of a writer that opens. Raises Fenced where it resumes, and another one has taken over the name."""
+        """The fence of a writer that opens. Raises Fenced where it resumes and another writer has taken over the
+        name."""
         owner = (highest if self._resumed is None else self._resumed) // _TAKEOVER
         if self._resumed is None:
             return (owner + 1) * _TAKEOVER
