@@ -65,7 +65,7 @@ class StoreNotifications(Displayed):
         if ident is not None and follow and start in (TAIL, "tail"):
             source = self._present_first(*self._of_stream(ident))
         else:
-            source = self._open(start=start, follow=follow, translate=_behind(after, ident))
+            source = self._open(start=start, follow=follow, translate=_filter_after(after, ident))
         self._parts.keep(source)
         return source
 
@@ -159,7 +159,7 @@ class StoreNotifications(Displayed):
     def _from_place(self, stream: StreamId | None, start: Place) -> Notifications:
         """Follow a stream, or all, from a place; from TAIL beginning with the present state."""
         if start not in (TAIL, "tail"):
-            return self._open(start=start, follow=True, translate=_behind(0, stream))
+            return self._open(start=start, follow=True, translate=_filter_after(0, stream))
         if stream is None:
             return self._present_first(lambda position, at: (), lambda each: (each,))
         return self._present_first(*self._of_stream(stream))
@@ -190,7 +190,7 @@ class StoreNotifications(Displayed):
                 # Nothing is delivered yet, so record the start position: this listener's notifications follow it.
                 bookmark.save(LastDelivered(source.initial_until, source.position))
         else:
-            source, missed = self._reopen(last, _behind(last.id, stream))
+            source, missed = self._reopen(last, _filter_after(last.id, stream))
         bookmark_callbacks = BookmarkCallbacks(
             bookmark.check, lambda each: bookmark.save(LastDelivered(each.id, source.position))
         )
@@ -245,6 +245,6 @@ class StoreNotifications(Displayed):
         return first, lambda each: (each,) if each.stream_id == stream else ()
 
 
-def _behind(after: int, stream: StreamId | None) -> Translate:
+def _filter_after(after: int, stream: StreamId | None) -> Translate:
     """A filter for the notifications after an id, of one stream or (None) of all streams."""
     return lambda each: (each,) if each.id > after and stream in (None, each.stream_id) else ()

@@ -248,11 +248,11 @@ def _parts(txn: Writing, blobs: Blobs, sealer: Sealer | None, view: StreamView, 
             bounds=run.bounds,
             blob=None if staged.blob is None else staged.blob.key,
         )
-        parts.append(part if staged.data is None else _inlined(part, staged, run, schema, sealer))
+        parts.append(part if staged.data is None else _inline_part(part, staged, run, schema, sealer))
     return parts
 
 
-def _inlined(part: Part, staged: StagedBatch, run: StagedRun, schema: StreamSchema, sealer: Sealer | None) -> Part:
+def _inline_part(part: Part, staged: StagedBatch, run: StagedRun, schema: StreamSchema, sealer: Sealer | None) -> Part:
     """A part that carries only its own rows inline."""
     batch = decode(_data(staged), schema.columns)
     message = encode(batch.slice(run.row, run.count))

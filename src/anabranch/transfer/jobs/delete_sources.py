@@ -31,7 +31,7 @@ def refuse_written(txn: Reading, row: JobRow, store: int) -> list[StreamView]:
         view = txn.view(stream)
         if view is None:
             continue
-        more = min(_behind(view, part) for part in of_stream)
+        more = min(_later_events(view, part) for part in of_stream)
         if more:
             raise Conflict(
                 f"'{view.info.name}' has {more} event(s) that were written since job {row.id} began and are not in "
@@ -42,7 +42,7 @@ def refuse_written(txn: Reading, row: JobRow, store: int) -> list[StreamView]:
     return found
 
 
-def _behind(view: StreamView, part: JobSource) -> int:
+def _later_events(view: StreamView, part: JobSource) -> int:
     """The number of events after the requested range; 0 if the source was not requested up to its tail."""
     if part.asked["end"] != Edge.TAIL.value:
         return 0

@@ -104,7 +104,7 @@ class Jobs(ArchiveJobs, Displayed):
         was created or an earlier one of their own stream. `JobRow.repeats` counts them; offsets then begin at 0. Raises
         as `copy`, SchemaMismatch, InvalidArgument; Truncated if `onto` was truncated before the comparison was done.
         """
-        options = _left_out(deduplicate, carrier)
+        options = _deduplicate_options(deduplicate, carrier)
         return self._begin("append", source, [stream], onto, options, JobOptions(request, window, carrier, progress))
 
     def stitch(
@@ -138,7 +138,7 @@ class Jobs(ArchiveJobs, Displayed):
         if not streams:
             raise InvalidArgument("expected at least one stream to stitch")
         _check_preferred(prefer, len(streams))
-        options = _left_out(deduplicate, carrier)
+        options = _deduplicate_options(deduplicate, carrier)
         if prefer:
             options["prefer"] = list(prefer)
         if not keep_sources:
@@ -399,7 +399,7 @@ def _check_preferred(prefer: Sequence[int], streams: int) -> None:
         )
 
 
-def _left_out(columns: Sequence[str], carrier: Carrier | None) -> dict[str, Any]:
+def _deduplicate_options(columns: Sequence[str], carrier: Carrier | None) -> dict[str, Any]:
     """The deduplication columns, as a job's options. Raises InvalidArgument for a carrier that can't find repeats, and
     for a string, whose letters would each count as a column."""
     if isinstance(columns, str):

@@ -15,18 +15,18 @@ from anabranch.transfer.jobs.replace_range import rewritten_so_far
 def measure(txn: Reading, row: JobRow) -> MeasuredProgress:
     """The progress of a job that has not ended."""
     if row.verb == ARCHIVE:
-        return _of_archive(txn, row)
+        return _archive_progress(txn, row)
     if row.verb == COPY_WHERE:
         return filtered_so_far(txn, row)
     if row.verb == REPLACE:
-        return _of_replacement(txn, row)
-    found = [_of_stages(txn, each) for each in (members_of(txn, row) if row.members else (row,))]
+        return _replacement_progress(txn, row)
+    found = [_stages_progress(txn, each) for each in (members_of(txn, row) if row.members else (row,))]
     ranges = tuple(each for one in found for each in one.ranges)
     return MeasuredProgress(sum(one.events for one in found), sum(one.bytes for one in found), ranges)
 
 
-def _of_stages(txn: Reading, row: JobRow) -> MeasuredProgress:
-    """For a job that writes to logs: from the logs' lengths."""
+def _stages_progress(txn: Reading, row: JobRow) -> MeasuredProgress:
+    """The progress of a job that writes to logs, from the logs' lengths."""
     if row.state is JobState.DONE or row.result is not None:
         return MeasuredProgress(row.events, row.bytes, ())
     ranges = [
@@ -41,16 +41,16 @@ def _of_stages(txn: Reading, row: JobRow) -> MeasuredProgress:
     return MeasuredProgress(sum(log.length for log in logs.values()), sum(log.size for log in logs.values()), reached)
 
 
-def _of_replacement(txn: Reading, row: JobRow) -> MeasuredProgress:
-    """For a job that replaces: from what it has stored again, at most what it needs by now."""
+def _replacement_progress(txn: Reading, row: JobRow) -> MeasuredProgress:
+    """The progress of a job that replaces: the events that it has stored again, at most as many as it needs by now."""
     doing = txn.state(REPLACING, row.id)
     events, size = rewritten_so_far(txn, row.id)
     scanned = None if doing is None else (doing.scanned, doing.total)
     return MeasuredProgress(min(events, row.events), min(size, row.bytes), (), scanned)
 
 
-def _of_archive(txn: Reading, row: JobRow) -> MeasuredProgress:
-    """For a job that writes files: from the complete ones."""
+def _archive_progress(txn: Reading, row: JobRow) -> MeasuredProgress:
+    """The progress of a job that writes files, from the complete files."""
     whole = complete_files(txn, row.id)
     events = size = 0
     reached: list[RangeProgress] = []

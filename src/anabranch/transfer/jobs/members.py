@@ -141,7 +141,7 @@ class MembersRun(ABC):
     # its transactions
 
     def _plan(self, member: JobRow) -> tuple[JobRow, SourcePlan] | None:
-        """A member with its plan; None if nothing needs to be done for it."""
+        """A member with its plan; None if the member is done, or its source no longer exists."""
         source = None if member.parts else self.read_source(member)
 
         def act(txn: Writing, row: JobRow) -> tuple[JobRow, SourcePlan] | None:

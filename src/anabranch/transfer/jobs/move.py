@@ -68,7 +68,7 @@ class RangeMover:
         retries = _STEP.begin(self._target.runtime)
         while True:
             with self._target.catalog.reading() as snapshot:
-                lengths = _lengths(snapshot, ranges)
+                lengths = _ranges_with_lengths(snapshot, ranges)
             try:
                 self._move(lengths)
                 JOB_STEP(job=self._control.job, ranges=len(ranges))
@@ -89,7 +89,7 @@ class RangeMover:
         with self._memory.holding() as held:
             self._files(heads, held)
         with self._target.catalog.reading() as snapshot:
-            lengths = _lengths(snapshot, [range_ for range_, _ in lengths])
+            lengths = _ranges_with_lengths(snapshot, [range_ for range_, _ in lengths])
         runs = (run for range_, length in lengths for run in self._runs(range_, length))
         for tier, group in _by_tier(runs):
             with self._memory.holding() as held:
@@ -181,20 +181,20 @@ class RangeMover:
             if any(log not in logs or logs[log].sealed for log in of_log):
                 raise Conflict(f"the target of job {row.id} was deleted or sealed by another client")
             if row.positions is not None:
-                put_job(txn, _advanced(row, logs, of_log))
+                put_job(txn, _row_after_step(row, logs, of_log))
             ident = None if blob is None else txn.insert_blob(*blob)
             for log, runs in of_log.items():
                 txn.extend_log(log, _extents(logs[log], runs, ident, None if blob is None else blob.key))
         self._moved(sum(each.run.events for each in stored), sum(each.run.size for each in stored))
 
 
-def _lengths(snapshot: Reading, ranges: Sequence[JobRange]) -> list[tuple[JobRange, int]]:
+def _ranges_with_lengths(snapshot: Reading, ranges: Sequence[JobRange]) -> list[tuple[JobRange, int]]:
     """The ranges, each with the length of its log."""
     logs = snapshot.logs([each.log for each in ranges])
     return [(each, logs[each.log].length) for each in ranges if each.log in logs]
 
 
-def _advanced(row: JobRow, logs: Mapping[LogId, LogState], stored: Mapping[LogId, Sequence[StoredRun]]) -> JobRow:
+def _row_after_step(row: JobRow, logs: Mapping[LogId, LogState], stored: Mapping[LogId, Sequence[StoredRun]]) -> JobRow:
     """The row of a job that follows its source, after a step. Raises Conflict if a log is not as long as the job left
     it."""
     if row.positions is None:

@@ -105,7 +105,7 @@ class RangeReader:
                 if source is None:
                     source = SegmentReader(self._logs, self._view or load(reading, self._stream), range_.segment)
                 page = source.plan_in(reading, offset, range_.stop)
-                sized = list(_sized(reading, range_, page.extents))
+                sized = list(_runs_with_sizes(reading, range_, page.extents))
             self._view = source.view
             yield from sized
             offset = page.stop
@@ -157,7 +157,7 @@ class RangeReader:
         return data
 
 
-def _sized(reading: Reading, range_: JobRange, pieces: Sequence[PlannedExtent]) -> Iterator[RangeRun]:
+def _runs_with_sizes(reading: Reading, range_: JobRange, pieces: Sequence[PlannedExtent]) -> Iterator[RangeRun]:
     """Pieces with their logical bytes: those of their extent, or the piece's share of them."""
     before = None
     for piece in pieces:

@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 def need_job(txn: Reading, job: str) -> JobRow:
     """The job. Raises JobNotFound."""
-    return _found(txn.state(JOB, job), job)
+    return _need_state(txn.state(JOB, job), job)
 
 
 def all_jobs(txn: Reading) -> list[JobRow]:
@@ -107,7 +107,7 @@ def rows_of_members(txn: Reading, job: str) -> list[JobRow]:
 
 def need_member(txn: Reading, ident: str) -> JobRow:
     """One member. Raises JobNotFound."""
-    return _found(txn.state(JOB_MEMBER, ident), ident)
+    return _need_state(txn.state(JOB_MEMBER, ident), ident)
 
 
 def put_member(txn: Writing, row: JobRow) -> None:
@@ -125,7 +125,7 @@ def drop_member(txn: Writing, ident: str) -> None:
 
 def need_plan(txn: Reading, job: str, number: int) -> SourcePlan:
     """The plan of a job's `number`th source. Raises JobNotFound."""
-    return _found(txn.state(JOB_PLAN, PlanKey(job, number)), job)
+    return _need_state(txn.state(JOB_PLAN, PlanKey(job, number)), job)
 
 
 def put_plan(txn: Writing, job: str, number: int, plan: SourcePlan) -> None:
@@ -138,7 +138,7 @@ def drop_plan(txn: Writing, job: str, number: int) -> None:
     txn.drop_state(JOB_PLAN, PlanKey(job, number))
 
 
-def _found(state: T | None, job: str) -> T:
+def _need_state(state: T | None, job: str) -> T:
     if state is None:
         raise JobNotFound(job)
     return state

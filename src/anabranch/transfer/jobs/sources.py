@@ -55,8 +55,8 @@ def places_of(sites: Sequence[JobStore], target: JobStore) -> list[Mapping[str, 
 
 
 def given(places: Sequence[Mapping[str, str]], target: JobStore, others: Sequence[ProvidesJobStore]) -> list[JobStore]:
-    """The stores of a resumed job; `others` are given in the order of the row. Raises InvalidArgument if their number
-    differs from that in the row."""
+    """The stores of a resumed job; `others` are its stores besides the target, in the order of the row's places. Raises
+    InvalidArgument if the row has another number of them."""
     wanted = sum(1 for place in places if place)
     if wanted and wanted != len(others):
         raise InvalidArgument(
