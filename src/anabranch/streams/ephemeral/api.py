@@ -70,7 +70,7 @@ class Ephemeral(Displayed):
             raise InvalidArgument(
                 "an ephemeral stream is scaled by hand: scaling= takes Fixed, or a number of segments"
             )
-        full = self._unnamed() if name is None else StreamName.parse(name)
+        full = self._new_name() if name is None else StreamName.parse(name)
         stream = self._changes.new_id()
         ident = token(self._runtime.ids)
 
@@ -145,7 +145,7 @@ class Ephemeral(Displayed):
         stream = StreamId(int(fields["stream"], 16))
         return self._holds.add(stream, StreamName.parse(fields["name"]), Holder(**fields["holder"]))
 
-    def _unnamed(self) -> StreamName:
+    def _new_name(self) -> StreamName:
         name = StreamName(UNNAMED_SCOPE, token(self._runtime.ids))
         with self._catalog.reading() as txn:
             found = txn.scope(UNNAMED_SCOPE)

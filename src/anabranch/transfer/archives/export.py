@@ -75,7 +75,7 @@ class ArchiveReport:
 
 def choose_range(txn: Reading, part: StreamRange) -> ArchiveSelection:
     """A stream or stream range. Raises StreamNotFound, InvalidCut, Truncated."""
-    return _chosen(txn, range_stream(part), *range_cuts(part))
+    return _selection_of(txn, range_stream(part), *range_cuts(part))
 
 
 def choose_scope(txn: Reading, scope: str, *, internal: bool, ephemeral: bool) -> list[ArchiveSelection]:
@@ -83,10 +83,10 @@ def choose_scope(txn: Reading, scope: str, *, internal: bool, ephemeral: bool) -
     need_scope(txn, scope)
     chosen = [info.id for info in txn.streams(scope) if internal or not info.name.internal]
     left_out = frozenset() if ephemeral else ephemeral_among(txn, chosen)
-    return [_chosen(txn, stream, HEAD, TAIL) for stream in chosen if stream not in left_out]
+    return [_selection_of(txn, stream, HEAD, TAIL) for stream in chosen if stream not in left_out]
 
 
-def _chosen(
+def _selection_of(
     txn: Reading, stream: StreamName | StreamId, start: StreamCut | Edge, end: StreamCut | Edge
 ) -> ArchiveSelection:
     view = need_view(txn, stream)

@@ -62,7 +62,7 @@ class ArchivePlan:
             of_segment.setdefault(range_.segment, []).append(summary)
         return replace(
             self.stream,
-            segments=tuple(_archived(*each, of_segment.get(each[0].id, ()), read) for each in self.segments),
+            segments=tuple(_archived_segment(*each, of_segment.get(each[0].id, ()), read) for each in self.segments),
         )
 
 
@@ -88,7 +88,7 @@ def plan_archive(txn: Reading, chosen: ArchiveSelection) -> ArchivePlan:
     return ArchivePlan(stream, tuple((piece.segment, piece.stop) for piece in stream_slice.segments), ranges)
 
 
-def _archived(segment: Segment, stop: int, files: Sequence[DigestedFile], read: ReadFile) -> ArchivedSegment:
+def _archived_segment(segment: Segment, stop: int, files: Sequence[DigestedFile], read: ReadFile) -> ArchivedSegment:
     blocks = blocks_of(files, read)
     digest = segment_digest(segment.id, segment.range, segment.head, stop, blocks)
     return ArchivedSegment(segment, digest, tuple(summary.file for summary in files))

@@ -50,7 +50,7 @@ def copy_at_once(
             reject_byte_stream(view.info)
             part = plan_slice(view, *range_cuts(source))
             try:
-                kept = None if made is not None else _decided(logs, part, event_filter, lease)
+                kept = None if made is not None else _kept_events(logs, part, event_filter, lease)
             except Truncated:
                 continue  # meanwhile
 
@@ -80,7 +80,7 @@ class _CopyGone(Exception):
     """The copy that existed was deleted or renamed meanwhile."""
 
 
-def _decided(
+def _kept_events(
     logs: LogReader, part: StreamSlice, event_filter: EventFilter, lease: HeldLease
 ) -> dict[SegmentId, list[KeptEvents]]:
     kept: dict[SegmentId, list[KeptEvents]] = {}

@@ -65,25 +65,25 @@ class ConditionReader:
             case "COMPARE_IN" if len(children) > 1:
                 return self._keys(children[0], children[1:])
             case "COMPARE_BETWEEN":
-                low = self._compared("COMPARE_GREATERTHANOREQUALTO", tree["input"], tree["lower"])
-                return conjunction([low, self._compared("COMPARE_LESSTHANOREQUALTO", tree["input"], tree["upper"])])
+                low = self._comparison("COMPARE_GREATERTHANOREQUALTO", tree["input"], tree["lower"])
+                return conjunction([low, self._comparison("COMPARE_LESSTHANOREQUALTO", tree["input"], tree["upper"])])
             case relation if relation in _MIRRORED:
                 if _column(tree["left"]) is None:
-                    return self._compared(_MIRRORED[relation], tree["right"], tree["left"])
-                return self._compared(relation, tree["left"], tree["right"])
+                    return self._comparison(_MIRRORED[relation], tree["right"], tree["left"])
+                return self._comparison(relation, tree["left"], tree["right"])
         return AnyTest()
 
-    def _compared(self, relation: str, left: Tree, right: Tree) -> EventCondition:
+    def _comparison(self, relation: str, left: Tree, right: Tree) -> EventCondition:
         column = _column(left)
         if column is None or _has_columns(right):
             return AnyTest()
         if column in ("_appended", self._time):
-            return self._timed(relation, right, appended=column == "_appended")
+            return self._time_test(relation, right, appended=column == "_appended")
         if relation == "COMPARE_EQUAL":
             return self._keys(left, [right])
         return AnyTest()
 
-    def _timed(self, relation: str, right: Tree, *, appended: bool) -> EventCondition:
+    def _time_test(self, relation: str, right: Tree, *, appended: bool) -> EventCondition:
         kind, value = self._constant(right)
         micros = value[1] if kind in _TIMES else None
         if micros is None:

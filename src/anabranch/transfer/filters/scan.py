@@ -59,7 +59,7 @@ def selected_runs(
         page = source.plan(offset, part.stop)
         found: list[Run] = []
         try:
-            for decided, pieces in groupby(page.extents, key=lambda piece: _decided(event_filter, facts, piece)):
+            for decided, pieces in groupby(page.extents, key=lambda piece: _match_extent(event_filter, facts, piece)):
                 if decided is Match.ALL:
                     found += [(piece.start + piece.shift, piece.stop + piece.shift) for piece in pieces]
                 elif decided is Match.SOME:
@@ -85,7 +85,7 @@ def scattered(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
     )
 
 
-def _decided(event_filter: EventFilter, facts: ExtentFacts, piece: PlannedExtent) -> Match:
+def _match_extent(event_filter: EventFilter, facts: ExtentFacts, piece: PlannedExtent) -> Match:
     extent = piece.extent
     return match(event_filter.condition, ExtentFacts(facts.keys, extent.appended, extent.events))
 

@@ -89,7 +89,7 @@ def make_replacement(
         part_slice = plan_slice(need_view(txn, range_stream(source)), *range_cuts(source))
         reject_byte_stream(part_slice.view.info)
         merged_schema(info, part_slice.view.info)  # raises if the columns can't be joined
-        parts = (_copied(txn, part_slice, stage_name(info.name, job, 0), copied, now),)
+        parts = (_copy_source(txn, part_slice, stage_name(info.name, job, 0), copied, now),)
     open_portions(txn, stage_name(info.name, job, 1), stage, now)
     txn.put_state(REPLACING, job, Replacing(info.id, stage, 0, need_view(txn, info.id).events))
     row = JobRow(job, REPLACE, str(info.name), parts, {}, options, now, source=asked)
@@ -112,7 +112,7 @@ def replacement_options(low: Micros, high: Micros, by: str) -> dict[str, Any]:
     return {"within": True, "low": low, "high": high, "by": by}
 
 
-def _copied(txn: Writing, part_slice: StreamSlice, name: StreamName, ident: StreamId, now: Micros) -> JobSource:
+def _copy_source(txn: Writing, part_slice: StreamSlice, name: StreamName, ident: StreamId, now: Micros) -> JobSource:
     info = part_slice.view.info
     origin = origin_part(txn, part_slice)
     txn.insert_stream(

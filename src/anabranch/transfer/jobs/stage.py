@@ -58,7 +58,7 @@ def close_stage(
     for each in plan.ranges:
         of_segment.setdefault(each.segment, []).append(each)
     if sieved:
-        pieces = tuple(_sieved(segment, of_segment.get(segment.id, ()), lengths) for segment, _ in plan.segments)
+        pieces = tuple(_slice_of_kept(segment, of_segment.get(segment.id, ()), lengths) for segment, _ in plan.segments)
     else:
         pieces = tuple(
             SegmentSlice(segment, stop, tuple(whole_span(each, view) for each in of_segment.get(segment.id, ())))
@@ -90,7 +90,7 @@ def whole_span(range_: JobRange, stage: StreamView) -> Span:
     return Span(range_.segment, range_.start, range_.log, 0, range_.events)
 
 
-def _sieved(segment: Segment, ranges: Sequence[JobRange], lengths: dict[LogId, int]) -> SegmentSlice:
+def _slice_of_kept(segment: Segment, ranges: Sequence[JobRange], lengths: dict[LogId, int]) -> SegmentSlice:
     spans, offset = [], 0
     for each in ranges:
         if lengths[each.log]:

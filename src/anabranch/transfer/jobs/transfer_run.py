@@ -56,7 +56,7 @@ class TransferRun:
         range_readers = [self._range_reader(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
         keep_masks = None
         if "deduplicate" in row.options:
-            compared, tasks = self._compared(row, range_readers, plans), self._target.runtime.tasks
+            compared, tasks = self._compared_ranges(row, range_readers, plans), self._target.runtime.tasks
             columns = columns_compared(row, self._target)
             keep_masks = build_deduplicator(columns, compared, self._control, tasks, self._context.progress)
             self._note(keep_masks.repeats)
@@ -96,12 +96,12 @@ class TransferRun:
         if not isinstance(carrier, DeduplicatingCarrier):
             raise InvalidArgument("this carrier copies bytes and can't find repeats: resume the job without it")
         range_readers = [self._range_reader(part, plan) for part, plan in zip(row.parts, plans, strict=True)]
-        compared = self._compared(row, range_readers, plans)
+        compared = self._compared_ranges(row, range_readers, plans)
         kept = compare_remotely(compared, columns_compared(row, self._target), carrier, self._control)
         self._note(kept.repeats)
         return kept
 
-    def _compared(
+    def _compared_ranges(
         self, row: JobRow, range_readers: Sequence[RangeReader], plans: Sequence[SourcePlan]
     ) -> list[ComparedRanges]:
         """The ranges that are searched for repeats, in the order of preference."""
