@@ -38,8 +38,8 @@ class HostedGroupReader(GroupReader):
         return self._output.written
 
     def resume(self, handed_out: Mapping[StreamSegment, int], processed: Mapping[StreamSegment, int]) -> None:
-        """Continue after the events that the consumer received through another object, and has processed, in the segments
-        that it still has. Raises InvalidCut for a position after the end of what can be read."""
+        """Continue after the events that the consumer received and processed through another object, in the segments
+        that the reader still has. Raises InvalidCut for a position after the end of what can be read."""
         with self._lock:
             self._require_usable()
             self._assigned.resume(handed_out, processed)

@@ -32,7 +32,7 @@ _ENCODED_ROWS_MIN: Final = 512  # fewer rows take less time one by one than Arro
 
 
 class LatestEvents:
-    """Looks up latest events. Keeps the tables of the streams that were asked for last, up to `limits.LATEST_BYTES_MAX` and
+    """Looks up latest events. Keeps the tables of the most recently used streams, up to `limits.LATEST_BYTES_MAX` and
     `limits.LATEST_STREAMS_MAX`. Thread-safe."""
 
     def __init__(self, catalog: Catalog, logs: LogReader, runtime: Runtime) -> None:

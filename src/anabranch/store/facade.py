@@ -347,15 +347,15 @@ class Store(OpenStore):
         return fetch(self._logs, self.streams.view(where.stream), where)
 
     def latest(self, stream: str | StreamName, key: RoutingKey | None, *, by_time: bool = False) -> Event | None:
-        """Return the last event with a routing key, given as a plain value or as its text (`5` or `"5"`), of all that were
-        durable when it was called: the stream as a table. None if there is none, or it was truncated. With `by_time`, of
-        events that were appended together the one with the newest event time is the last: the results of a micro-batch are
-        in no order.
+        """Return the last event with a routing key, given as a plain value or as its text (`5` or `"5"`), of all that
+        were durable at the call: the stream as a table. None if the key has no event, or its last event was truncated.
+        With `by_time`, of several events that were appended together, the one with the newest event time is the last:
+        the results of a micro-batch are in no order.
 
-        The first call for a stream reads it whole, and keeps the last event of each key in memory (at most 256 MiB for all
-        streams of a store; what was asked for longest ago is given up first). Later calls read what was appended since.
-        Raises StreamNotFound, InvalidArgument for a stream without a key column, InvalidKey, TooLarge, and what a reader
-        raises."""
+        The first call for a stream reads it whole, and keeps the last event of each key in memory (at most 256 MiB for
+        all streams of a store; the least recently used are evicted first). Later calls read what was appended since.
+        Raises StreamNotFound, InvalidArgument for a stream without a key column, InvalidKey, TooLarge, and what a
+        reader raises."""
         self._check_open()
         return self._latest.get(self.streams.get(stream).id, key, by_time=by_time)
 

@@ -86,11 +86,11 @@ class Groups(Displayed):
 
         The streams may be in any scopes. `start` and `end` are places as for a reader, for every stream or by stream
         name. Without `end` the group follows, and so it does in streams that a mapping leaves out or maps to None. An
-        end that is a cut may be ahead of the tail: it is read once it is written. A reader that gives no sign of life for `lease_s` seconds is presumed
-        dead. Every `refresh_s` seconds, or an eighth of the lease, a reader reads what the others did and reports its
-        progress. Every `checkpoint_s` seconds a checkpoint begins automatically; None: never. All of this is fixed when
-        the group is created and ignored when it exists, except `streams`, which must then be the same; `reset` changes
-        streams and ends.
+        end that is a cut may be ahead of the tail: events up to it are read once they are written. A reader that sends
+        no heartbeat for `lease_s` seconds is presumed dead. Every `refresh_s` seconds, or an eighth of the lease, a
+        reader reads what the others did and reports its progress. Every `checkpoint_s` seconds a checkpoint begins
+        automatically; None: never. All of this is fixed when the group is created and ignored when it exists, except
+        `streams`, which must then be the same; `reset` changes streams and ends.
 
         Raises GroupNotFound if it does not exist and no streams are given, ScopeNotFound, StreamNotFound,
         InvalidArgument.
@@ -151,7 +151,7 @@ class Groups(Displayed):
         )
 
     def _group(self, full: StreamName, stream: StreamId) -> ReaderGroup:
-        """The group, found by the id of its state's stream: another group may have its name by the time it is used."""
+        """The group, found by the id of its state's stream: by the time of its use, another group may have its name."""
 
         def shared() -> StateSynchronizer[GroupState]:
             try:

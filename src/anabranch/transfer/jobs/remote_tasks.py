@@ -35,7 +35,7 @@ class Bundle(ABC):
 
     @abstractmethod
     def move(self, source: JobStore, target: JobStore, task: TaskContext) -> None:
-        """Do what is missing of it. Raises StopRequested, JobRunning, and what moving raises."""
+        """Move the missing part of the bundle. Raises StopRequested, JobRunning, and what moving raises."""
 
 
 @dataclass(frozen=True)
