@@ -1,10 +1,9 @@
 """A process's cache of a remote store's bytes, in two pools that never evict each other's entries.
 
 Fresh commits, which this process has just put or a tailing reader has just fetched, are kept for tailing readers. All
-else is history: it has a pool of its own, fetches a few ranges at a time, and may be rate-limited, so that a reader
-that catches up on years of events slows down neither writers nor tailing readers. A range that is being fetched already
-is not fetched again: the second caller waits for it.
-"""
+other bytes are history. History has a pool of its own, whose fetches are few at a time and may be rate-limited, so that
+a reader that catches up on years of events slows down neither writers nor tailing readers. A range that is being
+fetched already is not fetched again: the second caller waits for the first fetch."""
 
 from __future__ import annotations
 
@@ -125,8 +124,8 @@ class _Unlimited:
 
 
 class _RateLimited:
-    """Admits `limits.HISTORY_FETCHES_MAX` fetches at a time. With a rate, a fetch also waits until earlier ones are
-    paid off, so that the average does not exceed `bytes_per_s`."""
+    """Admits `limits.HISTORY_FETCHES_MAX` fetches at a time. With a rate, a fetch also waits for the time that the
+    bytes of earlier fetches take at this rate, so that the average does not exceed `bytes_per_s`."""
 
     def __init__(self, runtime: Runtime, bytes_per_s: int | None) -> None:
         self._runtime = runtime
@@ -177,12 +176,12 @@ class _Pool:
         self._bytes_max = bytes_max
         self._limiter = limiter
         self._changed = runtime.tasks.condition()
-        self._held: OrderedDict[_Range, _Chunks] = OrderedDict()
+        self._entries: OrderedDict[_Range, _Chunks] = OrderedDict()
         self._fetches: dict[_Range, _Fetch] = {}
         self._bytes = 0
 
     def keep(self, wanted: _Range, chunks: _Chunks) -> None:
-        """Add bytes."""
+        """Add the bytes of a range or of a whole blob."""
         with self._changed:
             self._keep(wanted, chunks)
 
@@ -239,35 +238,35 @@ class _Pool:
     def _find(self, wanted: _Range) -> pa.Buffer | None:
         whole = _whole(wanted.key)
         for stored, part in ((whole, wanted), (wanted, whole)):
-            chunks = self._held.get(stored)
+            chunks = self._entries.get(stored)
             if chunks is not None:
-                self._held.move_to_end(stored)
+                self._entries.move_to_end(stored)
                 return chunks.get(part)
         return None
 
     def _keep(self, wanted: _Range, chunks: _Chunks) -> None:
         self._drop(wanted)
         if chunks.size > self._bytes_max // 2:
-            return  # such as one large event, which must not evict all that others are reading
-        self._held[wanted] = chunks
+            return  # one large event, for example, must not evict everything that others are reading
+        self._entries[wanted] = chunks
         self._bytes += chunks.size
         while self._bytes > self._bytes_max:
-            self._drop(next(iter(self._held)))
+            self._drop(next(iter(self._entries)))
 
     def _drop(self, wanted: _Range) -> None:
-        gone = self._held.pop(wanted, None)
-        self._bytes -= 0 if gone is None else gone.size
+        dropped = self._entries.pop(wanted, None)
+        self._bytes -= 0 if dropped is None else dropped.size
 
     def forget(self, key: str) -> None:
         """Remove a blob and its ranges."""
         with self._changed:
-            for wanted in [wanted for wanted in self._held if wanted.key == key]:
+            for wanted in [wanted for wanted in self._entries if wanted.key == key]:
                 self._drop(wanted)
 
     def clear(self) -> None:
         """Remove everything."""
         with self._changed:
-            self._held.clear()
+            self._entries.clear()
             self._bytes = 0
 
 

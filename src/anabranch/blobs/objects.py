@@ -37,7 +37,8 @@ from anabranch.errors import (
 from anabranch.runtime.ports import Runtime
 
 _ALIGN: Final = 64
-_process: int | None = None  # in which the library was first used; a forked child lacks the library's threads
+# The id of the process in which the library was first used: a forked child lacks the library's threads.
+_process: int | None = None
 
 
 class ObjectBlobs:
@@ -51,9 +52,8 @@ class ObjectBlobs:
         self._address = address
         self._runtime = runtime
         self._store = _open(address, runtime)
-        self._bucket_exists = (
-            False  # whether the bucket is known to exist: a missing object may also mean a missing bucket
-        )
+        # True once the bucket is known to exist. Until then, a missing object may also mean a missing bucket.
+        self._bucket_exists = False
 
     def put(self, key: str, chunks: Sequence[pa.Buffer | bytes]) -> None:
         check_path(key)
@@ -156,8 +156,9 @@ class ObjectBlobs:
             for entry in found:
                 key = entry["path"]
                 if key <= last:
+                    # Another program's marker for a folder, `a/`, is listed as `a`, but after `a-b`.
                     if not entry["size"]:
-                        continue  # a folder's marker `a/`, as other programs make them: it is listed as `a`, behind `a-b`
+                        continue
                     raise StoreUnavailable(f"{self._address.shown} lists its keys out of order: {last}, then {key}")
                 last = key
                 if key.startswith(prefix):
@@ -176,8 +177,8 @@ class ObjectBlobs:
             return
 
     def replace(self, key: str, content: bytes) -> None:
-        """Write a blob in place of the one of this key, if there is one. A call that raised may still succeed later. Raises as
-        `put` does. Not part of the port."""
+        """Write a blob, and replace the blob of this key if there is one. A call that raised may still succeed later.
+        Raises as `put` does. Not part of the port."""
         check_path(key)
         self._request(
             lambda: obstore.put(self._store, key, content, use_multipart=False),
@@ -186,7 +187,7 @@ class ObjectBlobs:
         )
 
     def clear(self, below: re.Pattern[str]) -> None:
-        """Remove every blob whose key begins with a match of `below`, in no order. Blobs written meanwhile may stay.
+        """Remove every blob whose key begins with a match of `below`, in any order. Blobs written meanwhile may stay.
         Raises as `delete` does. Not part of the port."""
         listed = self._request(
             lambda: [entry["path"] for page in obstore.list(self._store) for entry in page],

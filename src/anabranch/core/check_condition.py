@@ -4,11 +4,11 @@
     length(device) > 0 OR at IS NULL
     regexp_matches(serial, '^[A-Z]{2}[0-9]+$')
 
-There are comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS [NOT] NULL, arithmetic (+ - * / %), literals
-(numbers, 'text', TRUE, FALSE, NULL, DATE '…', TIMESTAMP '…'), fields of structs (`a.b`), and the functions in `FUNCTIONS`.
-Names are as in SQL: without quotes their case does not matter. Logic is SQL's, with three values. Nothing in the language
-depends on anything but the row, loops, or reaches outside; its regular expressions (RE2) take linear time.
-"""
+There are comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS [NOT] NULL, arithmetic (+ - * / %), literals (numbers,
+'text', TRUE, FALSE, NULL, DATE '…', TIMESTAMP '…'), fields of structs (`a.b`), and the functions in `FUNCTIONS`. Names
+are as in SQL: without quotes their case does not matter. Logic is SQL's, with three values. A condition depends on
+nothing but the row. The language has no loops and no access to the system; its regular expressions (RE2) take linear
+time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Values, Values], Values]]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_NULL: Final = pa.NA  # made without an import of pandas, which takes longer than all of ours
+_NULL: Final = pa.NA  # needs no import of pandas, which takes longer than all our own imports
 
 
 def _matches(values: Values, pattern: Values) -> Values:
@@ -62,11 +62,11 @@ def _constant_text(pattern: Values) -> str:
     return str(pattern.as_py())
 
 
-def _liked(values: Values, pattern: Values) -> Values:
+def _like(values: Values, pattern: Values) -> Values:
     return pc.match_like(values, _constant_text(pattern))
 
 
-def _liked_in_any_case(values: Values, pattern: Values) -> Values:
+def _ilike(values: Values, pattern: Values) -> Values:
     return pc.match_like(values, _constant_text(pattern), ignore_case=True)
 
 
@@ -82,7 +82,7 @@ FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Values]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class CheckCondition:
-    """A parsed condition. `columns` are those that it names, as it names them."""
+    """A parsed condition. `columns` are the columns that it names, spelled as in its text."""
 
     columns: tuple[str, ...]
     node: Node
@@ -180,30 +180,30 @@ class _ConditionParser:
         while self._take("NOT"):
             negations += 1
         node = self._predicate()
-        return _one(_invert, node) if negations % 2 else node
+        return _unary(_invert, node) if negations % 2 else node
 
     def _predicate(self) -> Node:
         left = self._sum()
         if sign := self._take(*_COMPARISONS):
-            return _both(_compared(_COMPARISONS[sign]), left, self._sum())
+            return _binary(_comparison(_COMPARISONS[sign]), left, self._sum())
         if self._take("IS"):
             negated = self._take("NOT")
             self._need("NULL")
-            return _one(pc.is_valid if negated else pc.is_null, left)
+            return _unary(pc.is_valid if negated else pc.is_null, left)
         negated = self._take("NOT")
         node = self._range(left)
         if node is None:
             if negated:
                 self._fail()
             return left
-        return _one(_invert, node) if negated else node
+        return _unary(_invert, node) if negated else node
 
     def _range(self, left: Node) -> Node | None:
         if self._take("BETWEEN"):
             low = self._sum()
             self._need("AND")
             high = self._sum()
-            above, below = _compared(pc.greater_equal), _compared(pc.less_equal)
+            above, below = _comparison(pc.greater_equal), _comparison(pc.less_equal)
             return lambda batch: _and(above(left(batch), low(batch)), below(left(batch), high(batch)))
         if self._take("IN"):
             self._need("(")
@@ -211,24 +211,24 @@ class _ConditionParser:
             while self._take(","):
                 members.append(self._sum())
             self._need(")")
-            first, *others = (_both(_compared(pc.equal), left, member) for member in members)
+            first, *others = (_binary(_comparison(pc.equal), left, member) for member in members)
             return _chain(first, [(_or, test) for test in others])
         for word in ("LIKE", "ILIKE"):
             if self._take(word):
-                return _both(_liked if word == "LIKE" else _liked_in_any_case, left, self._sum())
+                return _binary(_like if word == "LIKE" else _ilike, left, self._sum())
         return None
 
     def _sum(self) -> Node:
         node, more = self._product(), list[tuple[Operation, Node]]()
         while sign := self._take("+", "-"):
-            more.append((_calculated(pc.add_checked if sign == "+" else pc.subtract_checked), self._product()))
+            more.append((_calculation(pc.add_checked if sign == "+" else pc.subtract_checked), self._product()))
         return _chain(node, more)
 
     def _product(self) -> Node:
         node, more = self._signed(), list[tuple[Operation, Node]]()
         while sign := self._take("*", "/", "%"):
-            operation = {"*": pc.multiply_checked, "/": _divided, "%": _remainder}[sign]
-            more.append((_calculated(operation), self._signed()))
+            operation = {"*": pc.multiply_checked, "/": _quotient, "%": _remainder}[sign]
+            more.append((_calculation(operation), self._signed()))
         return _chain(node, more)
 
     def _signed(self) -> Node:
@@ -236,7 +236,7 @@ class _ConditionParser:
         while self._take("-"):
             negative = not negative
         node = self._primary()
-        return _one(pc.negate_checked, node) if negative else node
+        return _unary(pc.negate_checked, node) if negative else node
 
     def _primary(self) -> Node:
         if self._take("("):
@@ -305,7 +305,7 @@ class _ConditionParser:
         while self._take("."):
             path.append(self._name())
         self._columns[path[0][0]] = None
-        return lambda batch: _found(batch, path)
+        return lambda batch: _column_values(batch, path)
 
     def _name(self) -> tuple[str, bool]:
         """The name, and whether it is quoted."""
@@ -320,16 +320,16 @@ def _literal(value: pa.Scalar) -> Node:
     return lambda batch: value
 
 
-def _one(function: Callable[[Values], Values], node: Node) -> Node:
+def _unary(function: Callable[[Values], Values], node: Node) -> Node:
     return lambda batch: function(node(batch))
 
 
-def _both(function: Operation, left: Node, right: Node) -> Node:
+def _binary(function: Operation, left: Node, right: Node) -> Node:
     return lambda batch: function(left(batch), right(batch))
 
 
 def _chain(first: Node, more: Sequence[tuple[Operation, Node]]) -> Node:
-    """Operations from left to right, however many: nested calls would be as deep as there are operations."""
+    """Applies operations from left to right, in a loop: nested calls would be as deep as there are operations."""
 
     def value(batch: pa.RecordBatch) -> Values:
         found = first(batch)
@@ -356,19 +356,19 @@ def _invert(values: Values) -> Values:
     return pc.invert(_logical(values))
 
 
-def _compared(function: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
+def _comparison(function: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
     def compare(left: Values, right: Values) -> Values:
         if pa.types.is_null(left.type) or pa.types.is_null(right.type):
             return pa.scalar(None, pa.bool_())
         try:
-            return function(*_alike(left, right))
+            return function(*_same_type(left, right))
         except pa.ArrowNotImplementedError as exc:
             raise ValueError(f"can't compare {left.type} with {right.type}") from exc
 
     return compare
 
 
-def _calculated(function: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
+def _calculation(function: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
     def calculate(left: Values, right: Values) -> Values:
         if pa.types.is_null(left.type) or pa.types.is_null(right.type):
             return _NULL
@@ -377,8 +377,8 @@ def _calculated(function: Callable[[Values, Values], Values]) -> Callable[[Value
     return calculate
 
 
-def _alike(left: Values, right: Values) -> tuple[Values, Values]:
-    """The two, of which a literal text is read as the other's type, if that is a time or a date."""
+def _same_type(left: Values, right: Values) -> tuple[Values, Values]:
+    """Both operands. If one is a time or a date and the other a literal text, the text is read as the same type."""
     if isinstance(right, pa.StringScalar) and pa.types.is_temporal(left.type):
         return left, _as_temporal(right, left.type)
     if isinstance(left, pa.StringScalar) and pa.types.is_temporal(right.type):
@@ -390,8 +390,8 @@ def _as_temporal(text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(to_micros(text.as_py()), kind) if pa.types.is_timestamp(kind) else text.cast(kind)
 
 
-def _divided(left: Values, right: Values) -> Values:
-    """A fraction, also of whole numbers; infinite for a division by zero."""
+def _quotient(left: Values, right: Values) -> Values:
+    """The quotient as a float, also of integers; a division by zero gives infinity or NaN."""
     return pc.divide(pc.cast(left, pa.float64()), pc.cast(right, pa.float64()))
 
 
@@ -401,7 +401,7 @@ def _remainder(left: Values, right: Values) -> Values:
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
 
-def _found(batch: pa.RecordBatch, path: list[tuple[str, bool]]) -> Values:
+def _column_values(batch: pa.RecordBatch, path: list[tuple[str, bool]]) -> Values:
     values: Values = batch.column(_index(batch.schema.names, path[0]))
     for part in path[1:]:
         if not pa.types.is_struct(values.type):

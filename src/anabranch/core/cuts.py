@@ -66,14 +66,14 @@ def _handovers(ending: Iterable[Segment], beginning: Iterable[Segment]) -> list[
         (before if ends else after).append(segment)
         edge = max(edge, range_.high)
     handovers.append(Handover(tuple(before), tuple(after)))
-    # Without predecessors these are roots: their predecessors were truncated.
+    # The predecessors of a group without `before` were truncated, so its segments are roots.
     return [handover for handover in handovers if handover.before and handover.after]
 
 
 def skip_exhausted(view: StreamView, positions: Mapping[SegmentId, int]) -> dict[SegmentId, int]:
-    """The same place, advanced as far as possible: if all predecessors of a handover are exhausted, they are replaced
-    by their successors, at their heads or where `positions` already has them. The key space stays covered exactly
-    once."""
+    """The same place, advanced as far as possible: if all predecessors of a handover are exhausted, its successors
+    replace them. A successor begins at its head, or at its offset in `positions` if it is there already. The key space
+    stays covered exactly once."""
     return _advance(view, positions, None)
 
 
@@ -121,7 +121,7 @@ def resolve(view: StreamView, cut: StreamCut | Edge) -> StreamCut:
 
 
 def check_stream(view: StreamView, cut: StreamCut) -> None:
-    """Raise InvalidCut if the cut belongs to another stream, or is none."""
+    """Raise InvalidCut if the cut belongs to another stream, or is no StreamCut."""
     if not isinstance(cut, StreamCut):
         raise InvalidCut(f"expected a StreamCut, got {type(cut).__name__}")
     if cut.stream != view.info.id:
@@ -177,8 +177,8 @@ def check_readable(view: StreamView, positions: Mapping[SegmentId, int]) -> None
 
 def clamp_to_head(view: StreamView, cut: StreamCut) -> StreamCut:
     """The first readable place at or after `cut`: `cut` itself, except that positions before the head move to the head.
-    Segments that are gone are replaced by those that took over from them; if they were removed by a replacement, by the
-    same place as far as it is known (see `map_relocated`)."""
+    Truncated segments are replaced by their successors. If a replacement of events removed segments, the cut is first
+    mapped by `map_relocated`, where the corresponding place is known."""
     cut = map_relocated(view, cut) or cut
     at = cut.as_dict()
     graph = SegmentGraph.of(view)
@@ -195,8 +195,8 @@ def map_relocated(view: StreamView, cut: StreamCut) -> StreamCut | None:
     """The place that corresponds to a cut whose segments were removed when events of the stream were replaced. None if
     it is not known, or no reader could be there.
 
-    A reader that is before the replacement, or has read nothing after its place but removed events, is placed before
-    it. A reader that is further continues after it, with what it has not read.
+    A reader that is before the replaced events, or has read only removed events after their start, is placed before the
+    replacement. A reader that is further continues after the replacement, with the first event that it has not read.
     """
     at: Mapping[SegmentId, int] | None = cut.as_dict()
     for move in view.relocations:
@@ -334,9 +334,8 @@ def next_cut(
     """The end of one micro-batch that begins at `start` and ends at `stop` at the latest (None: the tail).
 
     The batch never holds a segment together with its successor. The budget is shared evenly among the segments that
-    have events. `bytes_max` is in logical bytes, estimated from the mean of the log that each segment ends in. A batch
-    holds at least one event if any remain; otherwise `start` itself is returned.
-    """
+    have events. `bytes_max` is in logical bytes, estimated from the mean event size (see `event_bytes`). A batch holds
+    at least one event if any remain; otherwise `start` itself is returned."""
     positions = skip_exhausted(view, start.as_dict())
     limit = {s: view.length(s) for s in positions} if stop is None else read_offsets(view, stop)
     remaining = {s: max(_reach(view, limit, s) - at, 0) for s, at in positions.items()}
@@ -354,9 +353,9 @@ def next_cut(
 
 
 def divide_evenly(needed: Mapping[SegmentId, int], budget: int) -> dict[SegmentId, int]:
-    """Divide a budget evenly: no segment gets more than its entry in `needed`. Those that get less all get the same,
-    except for a remainder, which goes one by one to those with the largest entries. The whole budget is used if the sum
-    of `needed` allows."""
+    """Divide a budget evenly: no segment gets more than its entry in `needed`. The segments that get less all get the
+    same, except for a remainder, which goes one by one to the segments with the largest entries. The whole budget is
+    used if the sum of `needed` is at least as large."""
     shares: dict[SegmentId, int] = {}
     left = budget
     for index, segment in enumerate(sorted(needed, key=lambda s: (needed[s], _oldest_first(s)))):
@@ -423,8 +422,8 @@ def _preceding(graph: SegmentGraph, segment: SegmentId) -> set[SegmentId]:
 
 
 def skip_truncated(view: StreamView, position: StreamCut) -> tuple[StreamCut, int]:
-    """The position, or the stream's head in segments where that has passed it; and how many events lie between. If a
-    replacement removed segments of the position, it is clamped first."""
+    """The position, moved to the stream's head in each segment whose head is after it; and the number of events between
+    the two. If a replacement removed segments of the position, `clamp_to_head` maps it first."""
     if not position.as_dict().keys() <= view.segments.keys():
         position = clamp_to_head(view, position)
     goal = union(view, position, head_cut(view))

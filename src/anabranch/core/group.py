@@ -7,9 +7,8 @@ enter it at their heads (`core.cuts.skip_exhausted`). So balancing never breaks 
 A checkpoint is a cut too, but it is collected: each reader adds its own offsets when it reaches the checkpoint. While a
 checkpoint is collected, two things wait, because otherwise the cut could contain an event without those of its key that
 precede it. Successors do not enter, and a segment whose offset was added is assigned only to a reader that has added
-its own. Several checkpoints may be pending. They are collected one after another, in the order in which they were begun,
-so that successors can enter in between, however many follow each other.
-"""
+its own. Several checkpoints may be pending. They are collected one after another, in the order in which they were
+begun, so that successors can enter in between, however many follow each other."""
 
 from __future__ import annotations
 
@@ -40,9 +39,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A named position of a group, begun at `started_at`. While it is collected, `waiting` are the readers that have not
-    reached it yet. It is complete when there are none; then `offsets` holds a cut of every stream. A `silent` checkpoint
-    is visible only to the caller that began it."""
+    """A named position of a group, begun at `started_at`. While it is collected, `waiting` are the readers that have
+    not reached it yet. It is complete when `waiting` is empty; then `offsets` holds a cut of every stream. A `silent`
+    checkpoint is visible only to the caller that began it."""
 
     name: str
     started_at: Micros
@@ -52,7 +51,7 @@ class Checkpoint:
 
     @property
     def streams(self) -> frozenset[StreamId]:
-        """The streams that it has positions in."""
+        """The streams that the checkpoint has positions in."""
         return frozenset(each.stream for each in self.offsets)
 
     def cut(self, stream: StreamId) -> StreamCut:
@@ -65,13 +64,13 @@ class GroupState:
     """All that the readers of a group share.
 
     `starts` is where a rewound group begins. `ends`, for streams that are read up to an end, is how far each segment is
-    read (segments after the end are missing); an end may be ahead of the tail. A reader without a heartbeat for `lease_us` is presumed dead.
-    `refresh_us` is how often a reader reads the state and reports its position. `checkpoint_us` is how often a
-    checkpoint begins automatically, 0: never. `pending` are the checkpoints that are not complete, in the order in which
-    they were begun; `checkpoints` the complete ones that are kept. `names` are those that the streams had when a reader last
-    joined: a deleted stream that is made again is found by them. `resets` counts how often all readers were removed by a reset. `ended` is
-    True once everything was read and nothing can follow; only a reset undoes that.
-    """
+    read (segments after the end are missing); an end may be ahead of the tail. A reader without a heartbeat for
+    `lease_us` is presumed dead. `refresh_us` is how often a reader reads the state and reports its position.
+    `checkpoint_us` is how often a checkpoint begins automatically, 0: never. `pending` are the checkpoints that are not
+    complete, in the order in which they were begun; `checkpoints` the complete ones that are kept. `names` are the
+    streams' names when a reader last joined: a stream that was deleted and created again is found by its name. `resets`
+    counts how often all readers were removed by a reset. `ended` is True once everything was read and nothing can
+    follow; only a reset undoes that."""
 
     streams: tuple[StreamId, ...]
     starts: Offsets
@@ -90,7 +89,7 @@ class GroupState:
 
     @property
     def last_checkpoint(self) -> Checkpoint | None:
-        """The last complete one, of those that callers see."""
+        """The last complete checkpoint that is not silent."""
         return next((each for each in reversed(self.checkpoints) if not each.silent), None)
 
     @property
@@ -155,7 +154,7 @@ def join(
     state: GroupState, reader: str, session: str, now: Micros, names: Mapping[StreamId, str] | None = None
 ) -> GroupState:
     """A reader opens. An open reader of the same name is taken over: it is refused from now on, and its segments
-    continue from their accepted positions. `names` are the present ones of the streams."""
+    continue from their accepted positions. `names` are the streams' current names."""
     stream_names = {
         stream: (names or {}).get(stream, name) for stream, name in {**(names or {}), **state.names}.items()
     }
@@ -203,7 +202,7 @@ def leave(state: GroupState, readers: Collection[str]) -> GroupState:
         return state
     checkpoint = state.checkpoint
     if checkpoint is not None:
-        state = _collecting(state, replace(checkpoint, waiting=checkpoint.waiting.difference(readers)))
+        state = _update_checkpoint(state, replace(checkpoint, waiting=checkpoint.waiting.difference(readers)))
     return replace(
         state,
         members={name: member for name, member in state.members.items() if name not in readers},
@@ -212,7 +211,7 @@ def leave(state: GroupState, readers: Collection[str]) -> GroupState:
 
 
 def rebalance(state: GroupState, reader: str, views: Views, keep: Collection[StreamSegment] = ()) -> GroupState:
-    """Release and take the segments that one reader should; see `core.assignment`. It keeps owning those in `keep`."""
+    """Release and take segments for one reader, as `core.assignment` plans. The reader keeps the segments in `keep`."""
     live = state.live(views)
     owners = {segment: owner for segment, owner in state.owners.items() if segment in live or segment in keep}
     give_up, take = plan_moves(
@@ -226,7 +225,7 @@ def rebalance(state: GroupState, reader: str, views: Views, keep: Collection[Str
     checkpoint = state.checkpoint
     if checkpoint is not None and reader not in checkpoint.waiting:
         missing = {each: offset for each, offset in state.owned(reader).items() if each not in checkpoint.offsets}
-        state = _collecting(state, replace(checkpoint, offsets={**checkpoint.offsets, **missing}))
+        state = _update_checkpoint(state, replace(checkpoint, offsets={**checkpoint.offsets, **missing}))
     return state
 
 
@@ -253,8 +252,8 @@ def advance(state: GroupState, views: Views) -> GroupState:
 
 
 def _latest_checkpoints(checkpoints: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
-    """The last checkpoints of each kind. A silent one is removed by the process that began it, unless that was
-    killed."""
+    """The last `limits.CHECKPOINTS_KEPT` silent checkpoints, and as many others. Silent ones are left over only from
+    processes that were killed: otherwise the process that began one removes it."""
     kept: list[Checkpoint] = []
     for each in reversed(checkpoints):
         if sum(other.silent == each.silent for other in kept) < limits.CHECKPOINTS_KEPT:
@@ -283,7 +282,7 @@ def skip_truncated(state: GroupState, views: Views) -> GroupState:
     for stream in state.streams:
         cut, view = state.cut(stream), views[stream]
         if any(segment.epoch > view.info.epoch for segment, _ in cut):
-            continue  # the view is older than the state; a reader with a newer one will do this
+            continue  # the view is older than the state: a reader with a newer view will do this
         if cuts.below_head(view, cut.as_dict()):
             positions = {each: offset for each, offset in positions.items() if each.stream != stream}
             positions |= offsets_of(cuts.clamp_to_head(view, cut))
@@ -298,9 +297,9 @@ def skip_truncated(state: GroupState, views: Views) -> GroupState:
 
 
 def begin_checkpoint(state: GroupState, group: str, name: str, now: Micros, *, silent: bool = False) -> GroupState:
-    """Begin a checkpoint that all readers have to reach, after those that are pending. If one of this name is pending,
-    it continues. Raises AlreadyExists if a checkpoint of this name is kept, and Conflict where
-    `limits.CHECKPOINTS_PENDING_MAX` are pending; a silent one then changes nothing."""
+    """Begin a checkpoint that all readers have to reach after the pending checkpoints. If a checkpoint of this name is
+    pending, nothing changes. Raises AlreadyExists if a complete checkpoint of this name is kept, and Conflict if
+    `limits.CHECKPOINTS_PENDING_MAX` are pending; if `silent`, nothing changes then."""
     if any(each.name == name for each in state.pending):
         return state
     existing = next((each for each in state.checkpoints if each.name == name), None)
@@ -317,7 +316,7 @@ def begin_checkpoint(state: GroupState, group: str, name: str, now: Micros, *, s
 
 
 def cancel_checkpoint(state: GroupState, name: str | None = None) -> GroupState:
-    """Cancel the pending checkpoint of a name, or all."""
+    """Cancel the pending checkpoint of this name; all pending ones if the name is None."""
     kept = tuple(each for each in state.pending if name not in (None, each.name))
     return state if kept == state.pending else _collect_first(state, kept)
 
@@ -329,14 +328,14 @@ def forget_checkpoint(state: GroupState, name: str) -> GroupState:
 
 
 def _collect_first(state: GroupState, pending: tuple[Checkpoint, ...]) -> GroupState:
-    """Make these the pending checkpoints. If the first was not being collected, all present readers now have to reach
-    it."""
+    """Make these the pending checkpoints. If the first one was not being collected yet, all present readers now have to
+    reach it."""
     if pending and pending[:1] != state.pending[:1]:
         pending = (replace(pending[0], waiting=frozenset(state.members)), *pending[1:])
     return replace(state, pending=pending)
 
 
-def _collecting(state: GroupState, checkpoint: Checkpoint) -> GroupState:
+def _update_checkpoint(state: GroupState, checkpoint: Checkpoint) -> GroupState:
     """Replace the checkpoint that is being collected."""
     return replace(state, pending=(checkpoint, *state.pending[1:]))
 
@@ -354,13 +353,13 @@ def checkpoint_due(state: GroupState, now: Micros) -> bool:
 
 
 def reach_checkpoint(state: GroupState, reader: str) -> GroupState:
-    """Add the accepted positions of a reader's segments to the checkpoint. A reader that it does not wait for changes
-    nothing."""
+    """Add the accepted positions of a reader's segments to the checkpoint. If the checkpoint does not
+    wait for the reader, nothing changes."""
     checkpoint = state.checkpoint
     if checkpoint is None or reader not in checkpoint.waiting:
         return state
     offsets = {**checkpoint.offsets, **state.owned(reader)}
-    return _collecting(state, replace(checkpoint, offsets=offsets, waiting=checkpoint.waiting - {reader}))
+    return _update_checkpoint(state, replace(checkpoint, offsets=offsets, waiting=checkpoint.waiting - {reader}))
 
 
 def reset(
@@ -371,8 +370,8 @@ def reset(
     ends: Mapping[StreamId, Mapping[SegmentId, int]] | None = None,
 ) -> GroupState:
     """Continue from other positions. All readers are removed, and what they read since their accepted positions does
-    not count. `names` are the streams to read from now on, and `ends` how far each is read; None: as before. A stream
-    that is new to the group starts, also after a rewind, at its position."""
+    not count. `names` are the streams to read from now on, and `ends` how far each is read; None: unchanged. For a
+    stream that is new to the group, its position is also where a later rewind begins."""
     streams = state.streams if names is None else tuple(names)
     starts = {each: offset for each, offset in state.starts.items() if each.stream in streams}
     started = {each.stream for each in starts}

@@ -1,9 +1,8 @@
 """Watermarks: the event time up to which a stream is complete, according to its writers. Pure.
 
 A writer notes a time: its later events are not older. The watermark's time is the minimum of the last times noted by
-all writers; its cut is the tail of the stream when that was noted. So a reader that has read up to the cut finds no
-older events after it, except from writers that write older events than they noted, or that join late.
-"""
+all writers; its cut is the tail of the stream when the watermark was made. So a reader that has read up to the cut
+finds no older events after it, except from writers that write older events than they noted, or that join late."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """No event after `cut` is older than `time_us`, in µs since 1970. `made_at` is when the watermark was made, by the clock
-    of the process that made it; at that moment, no writer had noted a later time than `latest_us`."""
+    """No event after `cut` is older than `time_us`, in µs since 1970. `made_at` is when the watermark was made, by the
+    clock of the process that made it; at that moment, no writer had noted a later time than `latest_us`."""
 
     time_us: Micros
     cut: StreamCut
@@ -74,9 +73,9 @@ class TimeState:
     """The state that the writers of a stream share: their last notes, and the watermark, which never goes back.
 
     `latest_us` is the latest time noted since the watermark was made, `tail` the tail of the stream at the last note. A
-    writer that noted nothing for `idle_us` is no longer waited for; None: the caller's value applies. `idle_writers` are the
-    last of these writers: they don't affect the watermark, and are kept to be reported.
-    """
+    writer that noted nothing for `idle_us` is no longer waited for; None: the caller's value applies. `idle_writers`
+    are the most recent of the writers that are no longer waited for: they don't affect the watermark, and are kept for
+    reports."""
 
     writers: Mapping[str, WriterNote] = field(default_factory=dict)
     watermark: Watermark | None = None
@@ -100,8 +99,8 @@ class WriterTime:
 @dataclass(frozen=True, slots=True)
 class WatermarkStatus:
     """The status of a stream's watermark at the time `now`. `newest_us` is the greatest event time in the stream, None
-    if its events have none. `writers` are those that noted a time and have not ended, the furthest behind first; of the
-    idle ones, the last `limits.IDLE_WRITERS_KEPT`, for `limits.IDLE_WRITERS_KEPT_US`."""
+    if its events have none. `writers` are those that noted a time and have not ended, the furthest behind first. Of
+    idle writers, the last `limits.IDLE_WRITERS_KEPT` are listed, each for `limits.IDLE_WRITERS_KEPT_US`."""
 
     stream: str
     now: Micros
@@ -129,7 +128,8 @@ class WatermarkStatus:
 
 def note(state: TimeState, writer: str, time_us: Micros, tail: StreamCut, now: Micros, *, idle_us: int) -> TimeState:
     """A writer notes a time. All events that it wrote before are before `tail`. Raises InvalidArgument for a time
-    before its last one, unless it was idle since: then it may begin anywhere, like a new writer."""
+    before the last one that the writer noted, unless the writer has become idle since: then it may note any time, like
+    a new writer."""
     last = state.writers.get(writer)
     if last is not None and time_us < last.time_us:
         noted, asked = to_datetime(last.time_us).isoformat(), to_datetime(time_us).isoformat()
@@ -218,12 +218,12 @@ def is_passed(view: StreamView, watermark: Watermark, position: StreamCut) -> bo
 
 
 def common_bounds(windows: Sequence[TimeWindow]) -> TimeWindow:
-    """The bounds that hold for all windows: the least of each bound, None if one is unknown."""
+    """The bounds that hold for all windows: the minimum of each bound, None if one window does not know it."""
     lowers, uppers = [each.lower_us for each in windows], [each.upper_us for each in windows]
-    return TimeWindow(_least(lowers), _least(uppers))
+    return TimeWindow(_minimum(lowers), _minimum(uppers))
 
 
-def _least(times: Sequence[Micros | None]) -> Micros | None:
+def _minimum(times: Sequence[Micros | None]) -> Micros | None:
     known = [time for time in times if time is not None]
     return min(known, default=None) if len(known) == len(times) else None
 

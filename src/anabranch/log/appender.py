@@ -20,7 +20,7 @@ from anabranch.runtime.ports import Runtime
 from anabranch.runtime.tasks import Lock, Task
 
 _IDLE_POLLS_MAX = 50  # polls without a commit, after which the guard sleeps until it is woken
-_ATTEMPTS_MAX = 100  # to finish one commit; one that can never be finished must not block the others
+_ATTEMPTS_MAX = 100  # to finish one commit; a commit that can never be finished must not block the others
 
 
 class AppendSource(Protocol):
@@ -61,17 +61,17 @@ class _WakeUp:
 
 
 class _Commit:
-    """The state of one commit from its beginning to its end. The thread that holds `lock` runs it. If no thread holds
-    it, the one that did was interrupted, and any thread may continue.
+    """The state of one commit from its beginning to its end. The thread that holds `lock` runs the commit. If no thread
+    holds `lock`, the thread that held it was interrupted, and any thread may continue the commit.
 
-    Each step is recorded by one assignment after it and may be repeated, so it does not matter where the previous step
-    was interrupted. Batches, too, may be settled again.
+    Each step ends with one assignment that records it, and each step may be repeated. So a step that was interrupted
+    anywhere is run again. Batches may be settled twice, too.
     """
 
     __slots__ = ("attempts", "batches", "began_at", "encoded", "gathered", "lock", "outcomes", "sent", "sources")
 
     def __init__(self, lock: Lock, began_at: Micros | None) -> None:
-        """`began_at`: None if its span is not recorded."""
+        """`began_at` is None if the commit's tracing span is not recorded."""
         self.lock = lock
         self.began_at = began_at
         self.attempts = 0
@@ -88,7 +88,7 @@ class Appender:
 
     A commit is a step: gather, encode and write the blob, then, in the order of gathering, have the catalog decide.
     A step is run by a background task or by the caller that waits for its result, so a lone append needs no hand-over
-    between threads. Large commits overlap: the next blob is encoded and written while the last one syncs.
+    between threads. Large commits overlap: the next blob is encoded and written while the previous one syncs.
 
     A caller that waited for the last event is expected to wait for the next one too. Waking a task for it would only
     make the task compete with that caller for the interpreter. So meanwhile a single task, the guard, checks every
@@ -128,7 +128,8 @@ class Appender:
                 self._workers.append(self._runtime.tasks.spawn(f"append-{len(self._workers)}", self._run_worker))
 
     def requeue(self, source: AppendSource) -> None:
-        """Queues a source again that held its batches back. Works also while closing, since these batches were accepted."""
+        """Queues a source again that held its batches back. Works while closing too, since these batches were
+        accepted."""
         with self._changed:
             self._add_source(source)
             self._wake_worker()
@@ -229,9 +230,9 @@ class Appender:
 
     def _has_work(self) -> bool:
         """True if a step would find something to do now. Needs the condition's lock."""
-        return self._may_gather() or self._abandoned() is not None
+        return self._may_gather() or self._abandoned_commit() is not None
 
-    def _abandoned(self) -> _Commit | None:
+    def _abandoned_commit(self) -> _Commit | None:
         """The first commit that no thread runs. Needs the condition's lock."""
         for commit in self._commits:
             if not commit.lock.locked():
@@ -250,10 +251,10 @@ class Appender:
         return sum(source.pending_bytes for source in self._sources.values()) >= self._settings.pipeline_bytes_min
 
     def _step(self) -> bool:
-        """Runs one commit, if there is one to run that no other thread runs. Returns whether it did."""
+        """Runs one commit: an abandoned one, else a new one. Returns False if there is none to run."""
         try:
             with self._changed:
-                commit = self._abandoned()
+                commit = self._abandoned_commit()
                 if commit is None:
                     if not self._may_gather():
                         return False
@@ -287,8 +288,8 @@ class Appender:
                 self._finish(commit)
 
     def _refuse(self, commit: _Commit) -> None:
-        """Ends a commit that can't be finished, so that the next ones can continue. Its batches are refused: as uncertain
-        if the catalog may have decided."""
+        """Ends a commit that can't be finished, so that the next ones can continue. Its batches are refused: with
+        AppendUncertain if the catalog may have decided, else with StoreUnavailable."""
         what = f"the append was interrupted {_ATTEMPTS_MAX} times"
         error = AppendUncertain(what) if commit.sent else StoreUnavailable(what)
         outcomes = commit.outcomes or [error] * len(commit.batches)
@@ -333,7 +334,7 @@ class Appender:
                 self._commits.remove(commit)
             else:
                 commit.gathered = True
-            # Without batches, what was taken may have been refused at once, and a caller may wait for that result.
+            # Without batches, the sources may have refused their events, and a caller may wait for that result.
             if self._sources or self._closed or not commit.gathered:
                 self._changed.notify_all()
                 self._wake_worker()
@@ -343,7 +344,8 @@ class Appender:
 
     def _finish(self, commit: _Commit) -> None:
         batches = commit.batches
-        interruption: Exception | None = None  # thrown in from outside, and not raised again: raised after the commit
+        # An exception that did not recur when the step was repeated: it came from outside, and is raised after the commit.
+        interruption: Exception | None = None
         while commit.outcomes is None and commit.encoded is None:
             try:
                 commit.encoded = self._committer.prepare(batches)
@@ -355,7 +357,7 @@ class Appender:
                     traceback.clear_frames(exc.__traceback__)  # which may hold a statement of the catalog open
                     continue
                 # Out of memory, for example: nothing was appended, and the owners of these events must be notified.
-                commit.outcomes = [_caused(StoreUnavailable(f"the append failed: {exc!r}"), exc)] * len(batches)
+                commit.outcomes = [_with_cause(StoreUnavailable(f"the append failed: {exc!r}"), exc)] * len(batches)
                 interruption = None
         self._await_turn(commit)
         while commit.outcomes is None:
@@ -369,14 +371,16 @@ class Appender:
                     traceback.clear_frames(exc.__traceback__)  # which may hold a statement of the catalog open
                     continue
                 uncertain = AppendUncertain(f"the commit failed unexpectedly: {exc!r}")
-                commit.outcomes = [_caused(uncertain, exc)] * len(batches)
+                commit.outcomes = [_with_cause(uncertain, exc)] * len(batches)
                 interruption = None
         for batch, outcome in zip(batches, commit.outcomes, strict=True):
             batch.settle(outcome)
         with self._changed:
             self._commits.popleft()
             self._changed.notify_all()
-            if self._closed or self._abandoned() is not None:  # else the thread that ran this commit looks for the next
+            if (
+                self._closed or self._abandoned_commit() is not None
+            ):  # else the thread that ran this commit looks for the next
                 self._wake_worker()
         self._committed()
         self._trace(commit)
@@ -410,6 +414,6 @@ class Appender:
             self._run(first)
 
 
-def _caused(error: AnabranchError, cause: Exception) -> AnabranchError:
+def _with_cause(error: AnabranchError, cause: Exception) -> AnabranchError:
     error.__cause__ = cause
     return error

@@ -49,8 +49,9 @@ _REWRITE_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A batch that its producer had appended before; nothing was appended now. `events` are those of the first append,
-    None where the answer is no longer kept. `resolved`: the first append was perhaps this one, whose answer was lost."""
+    """A batch that its producer had appended before; nothing was appended now. `events` are the events of the first
+    append, None if its answer is no longer kept. `resolved`: the first append may be this commit's own, whose answer
+    was lost."""
 
     events: tuple[PlacedEvents, ...] | None
     resolved: bool = False
@@ -61,22 +62,23 @@ Outcome = tuple[Verdict, ...] | Repeated | AnabranchError
 
 @dataclass(slots=True)
 class WriterHandle:
-    """A writer, as its parts refer to it. `fences` holds the fence it carries per log: resolving an unknown outcome
-    raises it, and later commits must carry the new one."""
+    """A writer, as its parts refer to it. `fences` holds the fence that the writer carries per log. Resolving an
+    unknown outcome raises the fence, and later commits must carry the raised fence."""
 
     id: WriterId
     fences: dict[LogId, int] = field(default_factory=dict)
 
     @property
     def highest(self) -> int:
-        """The highest fence it ever carried: the one to carry in a log that it writes to for the first time."""
+        """The highest fence that the writer carries in any log. It is the fence for a log that the writer writes to for
+        the first time."""
         return max(self.fences.values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedPart:
     """Events for one log: not yet encoded, or `prewritten`. `first` is the sequence number of the first event.
-    `bounds`, and `size` in logical bytes, are given by callers that know them already."""
+    `bounds` are computed from the events if None. `size` is in logical bytes, and is set from `batch` if negative."""
 
     log: LogId
     batch: pa.RecordBatch | RawEvent
@@ -96,34 +98,35 @@ class RoutedPart:
 
     @property
     def bytes_to_write(self) -> int:
-        """The number of bytes that its commit has to encode and write for it."""
+        """The logical bytes that the commit has to encode and write; 0 for a prewritten part."""
         return self.size if self.prewritten is None else 0
 
 
 @dataclass(slots=True, eq=False)
 class RoutedBatch:
-    """Parts that are committed together or not at all. `appends`: the spans of the appends that the events came from,
-    if there are any. `producer`: what numbers the batch instead of sequences of its parts."""
+    """Parts that are committed together or not at all. `appends`: the tracing spans, if any, of the appends that the
+    events came from. `producer`: the sequence that a producer gave the batch; its parts then have no sequences."""
 
     parts: tuple[RoutedPart, ...]
     appends: tuple[AppendSpan, ...] = ()
     producer: ProducerSequence | None = None
 
     def settle(self, outcome: Outcome) -> None:
-        """Called by the appender with the outcome; after an interruption perhaps twice. Sources override it."""
+        """Called by the appender with the outcome, perhaps twice if the commit was interrupted. Subclasses override
+        it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedCommit:
-    """Routed batches with their bytes: durable in `blob`, or to be inlined if it is None. `bounds` covers all parts;
-    the other lists cover those that are not prewritten. `locations` and `checksums` describe what is stored: the
-    messages, or the encrypted boxes that hold them."""
+    """Routed batches with their bytes. The bytes are durable in `blob`, or, if `blob` is None, to be inlined from
+    `stored`. `bounds` covers all parts; the other lists cover only the parts that are not prewritten. `locations` and
+    `checksums` describe the bytes as stored: the messages, or their encrypted form."""
 
     batches: Sequence[RoutedBatch]
     messages: list[pa.Buffer]
     bounds: list[TimeBounds]
     blob: BlobEntry | None
-    stored: list[pa.Buffer] | None  # to be inlined
+    stored: list[pa.Buffer] | None
     locations: list[BlobLocation]
     checksums: list[int]
 
@@ -233,7 +236,7 @@ class Committer:
                 batches = [self._prewrite_again(batch, not_before=horizon) for batch in encoded.batches]
                 encoded = self._store(batches, encoded.messages, encoded.bounds, not_before=horizon)
                 again = self._commit_once(encoded)
-                # Of those that were appended the first time, the second outcome says only that.
+                # For a batch that landed the first time, the second outcome is only that it is a duplicate.
                 outcomes = [old if _has_landed(old) else new for old, new in zip(outcomes, again, strict=True)]
             except AnabranchError as exc:
                 # The other batches of the commit have been decided. If they were reported as failed, their sequence
@@ -261,7 +264,8 @@ class Committer:
         return [self._answered(*each, resolved=False) for each in zip(encoded.batches, verdicts, strict=True)]
 
     def _answered(self, batch: RoutedBatch, verdicts: tuple[Verdict, ...], *, resolved: bool) -> Outcome:
-        """The outcome for a batch: a repeated one gets its first answer."""
+        """The outcome of a batch with these verdicts. A batch that its producer repeated gets the answer to its first
+        append."""
         carried = batch.producer
         if carried is None or not isinstance(verdicts[0], Refused):
             return verdicts
@@ -280,7 +284,7 @@ class Committer:
             with self._catalog.reading() as txn:
                 producer = txn.producer(carried.stream, carried.producer)
         except AnabranchError:
-            return None  # it is still known that it was appended
+            return None  # only the answer is unknown: the batch was appended before
         answer = None if producer is None else producer.answers.find(carried.epoch, carried.first, carried.last)
         return None if answer is None else answer.events
 
@@ -308,8 +312,9 @@ class Committer:
         ]
 
     def _landed(self, batch: RoutedBatch, unit: Unit) -> tuple[Verdict, ...] | None:
-        """Where the parts were appended by the lost commit. None if they were not, and then they never will be; or if a
-        producer has numbered them: then they can be committed again, and land once."""
+        """The verdicts on the parts if the lost commit appended them, else None. If it did not, it never will: the
+        fences are raised. Also None if a producer has numbered the batch: the catalog then refuses a repetition by
+        itself, so the batch can be committed again."""
         if unit.producer is not None:
             return None
         verdicts: list[Verdict] = []
@@ -317,7 +322,7 @@ class Committer:
             for routed, part in zip(batch.parts, unit.parts, strict=True):
                 assert part.sequence is not None
                 progress = txn.progress(part.log, routed.writer.id) or Progress()
-                # Its own fences since it was encoded: only this writer has raised it in between.
+                # The writer's own fences since the part was encoded: nobody else has raised the fence in between.
                 own = range(part.sequence.fence, routed.writer.fences.get(part.log, 0) + 1)
                 wanted = (part.sequence.first, part.count)
                 verdicts += [
@@ -345,7 +350,7 @@ def _raise_fence(txn: Writing, part: RoutedPart, *, now: Micros) -> None:
 
 
 def _to_write(batches: Sequence[RoutedBatch]) -> list[RoutedPart]:
-    """The parts whose bytes are still to be stored."""
+    """The parts whose bytes are not stored yet: all that are not prewritten."""
     return [part for batch in batches for part in batch.parts if part.prewritten is None]
 
 
@@ -380,7 +385,8 @@ def _units(encoded: EncodedCommit) -> tuple[Unit, ...]:
 
 
 def _stored(encoded: EncodedCommit) -> Iterator[tuple[BlobLocation, int, str | None, bytes | None]]:
-    """Where the bytes of the parts that were not prewritten lie: location, checksum, and either the blob's key or the bytes themselves."""
+    """For each part that is not prewritten: location, checksum, and either the blob's key or the bytes to be
+    inlined."""
     key = None if encoded.blob is None else encoded.blob.key
     for i, (location, digest) in enumerate(zip(encoded.locations, encoded.checksums, strict=True)):
         yield location, digest, key, None if encoded.stored is None else encoded.stored[i].to_pybytes()

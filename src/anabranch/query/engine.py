@@ -50,11 +50,11 @@ class QueryResult:
         self.schema: pa.Schema = batches.schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        def following() -> pa.RecordBatch | None:
+        def next_batch() -> pa.RecordBatch | None:
             return next(self._batches, None)
 
         while not self._over:
-            batch = self._call(following)
+            batch = self._call(next_batch)
             if batch is None:
                 self._over = True
                 self._end()
@@ -97,17 +97,17 @@ class Query(Closeable):
         allowed: Mapping[StreamName, StreamId] | None = None,
         opened: QueryDatabase | None = None,
     ) -> None:
-        """With `allow_files`, queries may read and write files of this machine and load extensions of DuckDB. A query that
-        exceeds its limits raises QueryLimitExceeded. With `allowed`, there are no streams but these, under these names. `opened` is a
-        database that was opened before, with the same files and limits."""
+        """With `allow_files`, queries may read and write files of this machine and load extensions of DuckDB. A query
+        that exceeds its limits raises QueryLimitExceeded. With `allowed`, queries see only these streams, under these
+        names. `opened` is a database that was opened before, with the same `allow_files` and `limits`."""
         if not isinstance(store, Store):
             raise NotRemote("a broker runs queries itself: call anabranch.remote.query.query(store, sql)")
         self._store = store
         self._allow_files = allow_files
         self._limits = limits or QueryLimits()
         self._allowed = allowed
-        # The streams of all queries so far, and the table that each is read as. Its number makes the table's name
-        # unique, because DuckDB ignores case.
+        # The streams of all queries so far, and the name of the table that each is read as. The name contains a number to
+        # be unique, because DuckDB ignores case.
         self._sources: dict[StreamName, str] = {}
         self._opened = opened or QueryDatabase(allow_files=allow_files, limits_=self._limits)
         self._database = self._opened.connection
@@ -126,8 +126,8 @@ class Query(Closeable):
         rows_max: int | None = None,
     ) -> QueryResult | None:
         """Run one or several statements and return the result of the last, or None if it has none. Ends the previous
-        query. `parameters` are the values of `?` or `$1`, `$2` … in a single statement. With a `dialect`, such as `trino`,
-        the SQL is that of another system, and is translated first.
+        query. `parameters` are the values of `?` or `$1`, `$2` … in a single statement. With a `dialect`, such as
+        `trino`, the SQL is that of another system, and is translated first.
 
         Raises InvalidSql and QueryLimitExceeded; reading the result may raise these and what a reader raises."""
         self._check_open()
@@ -177,8 +177,9 @@ class Query(Closeable):
         return 'SELECT name FROM "stream tables"'
 
     def describe(self, sql: str, parameters: Sequence[object] = ()) -> tuple[pa.Schema, int]:
-        """The columns of the result, without running the query, and the number of its parameters. No columns if it is no
-        query, or if they depend on a parameter that is not given. Raises InvalidSql, QueryLimitExceeded."""
+        """The columns of the result, without running the query, and the number of its parameters. No columns if the
+        statement is no query, or if the columns depend on a parameter that is not given. Raises InvalidSql,
+        QueryLimitExceeded."""
         self._check_open()
         statements = self._statements(sql)
         last = statements[-1]
@@ -208,7 +209,7 @@ class Query(Closeable):
     def _check(self, run: _QueryRun, sql: str) -> None:
         if not self._allow_files:
             try:
-                # Through a broker, which gives `allowed`, nothing lets it.
+                # A broker, which passes `allowed`, never allows files: it gets no advice how to allow them.
                 check_statements(self._database, sql, advice=FILES_ADVICE if self._allowed is None else "")
             except duckdb.Error as exc:
                 raise self._translated(run, exc) from exc
@@ -243,7 +244,8 @@ class Query(Closeable):
                 report = results.append
             except BaseException as exc:
                 found = exc
-            with changed:  # at once: who sees the report may call again, and then another task is working
+            # One lock for both changes: a caller that sees the report may call again, which sets `working` for another task.
+            with changed:
                 report(found)
                 run.working = False
                 changed.notify_all()
@@ -267,7 +269,7 @@ class Query(Closeable):
         return results[0]
 
     def _time_left(self, run: _QueryRun) -> float:
-        """Seconds until the query is looked at again. Raises QueryLimitExceeded at its deadline."""
+        """The seconds to wait before the next check of the query. Raises QueryLimitExceeded at its deadline."""
         if run.deadline is None:
             return _POLL_S
         left = run.deadline - self._store.runtime.clock.monotonic()
@@ -276,8 +278,8 @@ class Query(Closeable):
         return min(left, _POLL_S)
 
     def _end(self, run: _QueryRun) -> None:
-        """Stop a query and close its cursor. After that no thread of DuckDB reads for it. A second call is harmless,
-        and completes what an interrupted first call left."""
+        """Stop a query and close its cursor. Afterwards no thread of DuckDB reads for the query. A second call is
+        harmless, and completes what an interrupted first call left."""
         run.scans.stop()
         with run.changed:
             run.over = True
@@ -345,7 +347,7 @@ class Query(Closeable):
 
     def _register_again(self, name: StreamName) -> None:
         self._store.notifications.freshen(name)
-        with suppress(StreamNotFound, ScopeNotFound):  # its views raise that
+        with suppress(StreamNotFound, ScopeNotFound):  # a query of its views raises this error
             self._register(name)
 
 

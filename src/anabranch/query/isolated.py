@@ -47,8 +47,8 @@ _ENVIRONMENT: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS":
 
 
 class _Process:
-    """One child, and a folder for its temporary files, which is removed once it has ended: one that is killed leaves what it
-    has spilled. Its pipe is read by one thread at a time."""
+    """One child process, and a folder for its temporary files. The folder is removed once the process has ended,
+    because a process that is killed leaves its spilled data. The pipe is read by one thread at a time."""
 
     def __init__(self, store: Store, limits_: QueryLimits) -> None:
         addresses = store.addresses
@@ -87,16 +87,16 @@ class _Process:
             raise
 
     def send(self, request: Mapping[str, object]) -> None:
-        """Send a request, by pickle; no answer is unpickled, for it isn't trusted. Raises StoreUnavailable if the process has
-        ended."""
+        """Send a request, by pickle; no answer is unpickled, for it isn't trusted. Raises StoreUnavailable if the
+        process has ended."""
         try:
             self._pipe.send(request)
         except OSError as exc:
             raise StoreUnavailable("the process for queries has ended") from exc
 
     def receive(self, deadline: float, over: Callable[[], bool]) -> tuple[bytes, bytes]:
-        """The next part of an answer: its kind, and the content. Raises QueryLimitExceeded if the process ended, TimeoutError
-        at the deadline, Closed once `over` returns True."""
+        """The next part of an answer: its kind, and the content. Raises QueryLimitExceeded if the process ended,
+        TimeoutError at the deadline, Closed once `over` returns True."""
         ready = False
         while not ready:
             left = deadline - self._clock.monotonic()
@@ -127,7 +127,7 @@ class _Process:
         self._pipe.close()
 
     def end(self) -> None:
-        """Wait for a moment until it has ended, then kill it."""
+        """Let the process end; kill it if it has not ended after `_END_S`."""
         self.finish()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
@@ -227,7 +227,8 @@ class IsolatedQueries:
         over: Callable[[], bool] = lambda: False,
     ) -> IsolatedResult:
         """Start a query over these streams; with `describe` only find its columns and the number of its parameters. The
-        one row of `parameters` holds their values. `over` is called twice a second at least, and ends the query.
+        one row of `parameters` holds their values. `over` is called at least twice a second; once it returns True, the
+        query is ended.
 
         Raises InvalidSql, QueryLimitExceeded, RateLimited if too many queries run."""
         result = IsolatedResult(self, self._take(), over, self.limits)
@@ -237,13 +238,13 @@ class IsolatedQueries:
         return result
 
     def translate(self, sql: str, dialect: str, form: Form, over: Callable[[], bool] = lambda: False) -> str:
-        """See `anabranch.query.dialects.translate.translate`, which may take exponential time. Raises also QueryLimitExceeded
-        after `limits.TRANSLATION_S_MAX`, and RateLimited."""
+        """See `anabranch.query.dialects.translate.translate`, which may take exponential time. Raises also
+        QueryLimitExceeded after `limits.TRANSLATION_S_MAX`, and RateLimited."""
         bounded = replace(self.limits, seconds=limits.TRANSLATION_S_MAX)
         result = IsolatedResult(self, self._take(), over, bounded)
         try:
             text = result.start({"translate": sql, "dialect": dialect, "form": form}).decode()
-            list(result)  # the end, so that the process serves the next query
+            list(result)  # read to its end, so that the process can serve the next query
             return text
         except QueryLimitExceeded as exc:
             raise QueryLimitExceeded(
@@ -286,7 +287,7 @@ class IsolatedQueries:
             process.end()
 
     def gone(self) -> None:
-        """Count a process that was killed."""
+        """Record that a process was killed, so that another one may start."""
         with self._changed:
             self._used -= 1
             self._changed.notify_all()

@@ -42,8 +42,8 @@ class Scans:
             self._scans.append(scan)
 
     def pull(self, step: Callable[[], _T]) -> _T:
-        """Run one step of a scan, or one call of a function in Python. Raises Closed, StopIteration at the scan's end, and
-        what the step raises."""
+        """Run one step of a scan, or one call of a function in Python. Raises Closed, StopIteration at the scan's end,
+        and what the step raises."""
         with self._changed:
             if self._closed:
                 raise Closed("query")
@@ -102,12 +102,12 @@ class Scan:
         self._ahead: FilterAhead | None = None
         if filter is not None:
             names = self.projected_schema.names
-            self._ahead = FilterAhead(scans.tasks, batches, lambda batch: _filtered(batch, filter, names))
-        self._rows = self._passing()
+            self._ahead = FilterAhead(scans.tasks, batches, lambda batch: _filter_batch(batch, filter, names))
+        self._rows = self._matching_batches()
         scans.add(self)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The batches. Without a filter they are read on the thread that pulls them."""
+        """The batches. Without a filter, each is read on the thread that pulls it."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self)
 
     def __iter__(self) -> Scan:
@@ -123,7 +123,7 @@ class Scan:
             self._ahead.close()
         self._source.close()
 
-    def _passing(self) -> Generator[pa.RecordBatch]:
+    def _matching_batches(self) -> Generator[pa.RecordBatch]:
         names = self.projected_schema.names
         found: Iterable[Sequence[pa.RecordBatch]] = self._ahead or ([batch.select(names)] for batch in self._source)
         for batches in found:
@@ -132,7 +132,7 @@ class Scan:
             yield from batches
 
 
-def _filtered(batch: pa.RecordBatch, condition: pc.Expression, names: list[str]) -> list[pa.RecordBatch]:
+def _filter_batch(batch: pa.RecordBatch, condition: pc.Expression, names: list[str]) -> list[pa.RecordBatch]:
     """The named columns of the rows that pass, in order. Uses no other thread."""
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
     kept = acero.Declaration("filter", acero.FilterNodeOptions(condition), [source])

@@ -1,7 +1,8 @@
 """Revisioned streams: small internal streams whose appends may be conditional on the revision.
 
 Such a stream has one segment, the sequence of its entries, so a revision is an offset: the number of entries before
-it. A conditional append names the revision that it expects; of several that expect the same one, one succeeds.
+it. A conditional append names the revision that it expects; of several appends that expect the same
+revision, one succeeds.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class RevisionedStream(Displayed):
         self._outcome_unknown = False  # the last append was sent, and its outcome is unknown
 
     def _prepare_append(self) -> None:
-        # A lost or interrupted append may have landed: under its number, the next one would count as a duplicate.
+        # A lost or interrupted append may have landed: an append with the same number would count as its duplicate.
         if self._outcome_unknown:
             self._restart_numbers()
 
@@ -168,9 +169,9 @@ class RevisionedStream(Displayed):
         raise Conflict(f"the log of '{self.name}' refused an append under a new writer id too; try again")
 
     def append_numbered(self, value: bytes, *, expected: int | None, writer: str, number: int) -> int:
-        """Like `append`, as the `number`th append (from 0) of the named writer: sent again, also through another
-        object, it is done once. Raises WriterUnknown where the log does not know the writer up to this number: it
-        forgot it, or it skipped one."""
+        """Like `append`, as the `number`th append (from 0) of the named writer. An append that is sent again, even
+        through another object, takes place once. Raises WriterUnknown if the log has no record of the writer's appends
+        before this number: the log forgot the writer, or the writer skipped a number."""
         self._writer, self._next_number = WriterHandle(WriterId(writer)), number
         self._check_size(value)
         verdict = self._commit(value, expected)
@@ -195,7 +196,7 @@ class RevisionedStream(Displayed):
             try:
                 verdict, revision = self._append_once_under_lock(decide)
             except AppendUncertain:
-                # Retried under the same number, it is a duplicate if it landed, and lands at most once.
+                # The retry has the same number. If this attempt landed, the retry is a duplicate.
                 if last:
                     raise
                 continue
@@ -282,7 +283,7 @@ class RevisionedStream(Displayed):
             self._truncate(view.info.id, StreamCut.of(view.info.id, {self._segment: revision}))
 
     def _newest(self, reading: Reading) -> tuple[int, RevisionedEntry | None]:
-        """The revision, and the entry that created it unless that was truncated away."""
+        """The revision, and the entry that created it; None if that entry was truncated or never existed."""
         info = reading.stream(self.id)
         if info is None:
             raise StreamNotFound(self.name)

@@ -94,7 +94,8 @@ class JsonCodec:
 
 
 def _refuse_other_keys(value: Any) -> None:
-    """Raise TypeError for a dict with keys that are not text: JSON would make them text, for other processes only."""
+    """Raise TypeError for a dict with keys that are not text: JSON makes them text, which only other
+    processes would see."""
     if isinstance(value, dict):
         for key, each in value.items():
             if not isinstance(key, str):
@@ -109,11 +110,11 @@ class StateSynchronizer(Displayed, Generic[T]):
     """A shared value of any type that the codec supports. Each entry of its stream is the whole value, so a process
     that joins late reads one entry, however many updates there were.
 
-    A value must not be changed in place: `update` passes one and takes another. For one thread at a time; any number
-    of processes may hold one. `initial` is the value of an empty stream: the first process that opens it writes it,
-    for all. `changes_of` returns the rows to add to the change outbox with an update, from the values before and after
-    it.
-    With `entries_kept` None, old values stay until something else truncates the stream.
+    A value must not be changed in place: the function given to `update` gets the old value and returns a new one. A
+    synchronizer is for one thread at a time; any number of processes may have one for the same stream. If the stream is
+    empty, the first process that opens it writes `initial`, and the others read it. `changes_of` computes the rows that
+    an update adds to the change outbox, from the values before and after the update. With `entries_kept` None, old
+    values stay until something else truncates the stream.
     """
 
     def __init__(
@@ -177,8 +178,8 @@ class StateSynchronizer(Displayed, Generic[T]):
         return self._update_under_lock(change)
 
     def update_within(self, change: Callable[[T], T], unit: Callable[[Part], None]) -> T:
-        """Like `update`, as a part of the caller's atomic unit: `unit` appends the part and whatever else belongs to
-        it, all or nothing. If it raises ConditionFailed, it is called again."""
+        """Like `update`, as a part of the caller's atomic unit: `unit` appends the part together with the
+        caller's other parts, all or nothing. If `unit` raises ConditionFailed, it is called again with a new part."""
 
         def append(value: bytes, new_state: T) -> int:
             unit(self._stream.part(value, self._revision))
@@ -187,18 +188,20 @@ class StateSynchronizer(Displayed, Generic[T]):
         return self._update(change, append, always_write=True)
 
     def _append(self, value: bytes, new_state: T) -> int:
-        changes_of = self._changes_of(self._state, new_state)
-        if not changes_of:
+        changes = self._changes_of(self._state, new_state)
+        if not changes:
             return self._stream.append(value, expected=self._revision)
         try:
-            return self._stream.append_with_changes(value, changes_of, expected=self._revision)
+            return self._stream.append_with_changes(value, changes, expected=self._revision)
         except AppendUncertain:
-            # The value shows whether it landed; if it lands later still, the condition refuses one of the two.
+            # The retry reads the value, which shows whether this append landed. If this append lands later still, the
+            # expected revision refuses it or the retry.
             raise ConditionFailed(self._revision, self._stream.latest()) from None
 
     def _update_under_lock(self, change: Callable[[T], T]) -> T:
         """Like `update`, under contention: the value is read and changed in one catalog transaction, under its lock.
-        Later updates do so too, until one finds that no other process changed the value in between."""
+        Later updates are made under the lock too, until one finds that no other process changed the value in
+        between."""
         computed: list[T] = []
 
         def decide(entry: RevisionedEntry | None) -> tuple[bytes, ChangeRows] | None:

@@ -66,9 +66,9 @@ def check(
     `deep` reads every byte of every blob in use; otherwise only existence and size of blobs are checked. With `now`,
     leases and the horizon are checked too. Safe in parallel with writers, compaction and collection: each page is read
     in its own snapshot, and what looks wrong because of a concurrent change is read again. `progress` is called with
-    streams, logs and blobs. `sealer` is the store's. Raises only StreamNotFound, Closed, KeyMissing, WrongKey and, if
-    the catalog can't be reached, StoreUnavailable and its subclasses. A blob that can't be read is a finding.
-    """
+    streams, logs and blobs. `sealer` is the store's, None if it is not encrypted. Raises only StreamNotFound, Closed,
+    KeyMissing, WrongKey and, if the catalog can't be reached, StoreUnavailable and its subclasses. A blob that can't be
+    read is a finding."""
     yield from _Check(catalog, blobs, deep, progress or no_progress, sealer).run(stream, now)
 
 
@@ -84,14 +84,14 @@ class _Check:
         self._schemas: dict[tuple[StreamId, int], StreamSchema | None] = {}
 
     def run(self, stream: StreamId | None, now: Micros | None) -> Iterator[Finding]:
-        yield from self._guarded("database", self._database)
-        yield from self._guarded("upkeep", self._upkeep, stream)
+        yield from self._findings_of("database", self._database)
+        yield from self._findings_of("upkeep", self._upkeep, stream)
         if stream is not None:
             yield from self._one_stream(stream)
             return
         for table in BY_NAME:
             yield from self._rows(table)
-        yield from self._guarded("catalog", self._horizon, now)
+        yield from self._findings_of("catalog", self._horizon, now)
         yield from self._check_all("stream", StreamId(-1), stream_page, self._named_stream)
         yield from self._check_all("log", LogId(0), log_page, lambda log: self._log(log, {}))
         yield from self._check_all("blob", BlobId(0), _blob_page, self._blob)
@@ -131,7 +131,7 @@ class _Check:
                 yield found
                 return
             for key in found:
-                yield from self._guarded(f"{kind} {key}", check_one, key)
+                yield from self._findings_of(f"{kind} {key}", check_one, key)
                 count += 1
                 self._progress(f"{kind}s", count, 0)
             if not found:
@@ -142,7 +142,7 @@ class _Check:
         with self._catalog.reading() as snapshot:
             return page(snapshot, after)
 
-    def _guarded(self, where: str, work: Callable[..., Iterable[Finding]], *arguments: object) -> list[Finding]:
+    def _findings_of(self, where: str, work: Callable[..., Iterable[Finding]], *arguments: object) -> list[Finding]:
         found = self._attempt(where, lambda: list(work(*arguments)))
         return [found] if isinstance(found, Finding) else found
 
@@ -197,20 +197,20 @@ class _Check:
         if info is None:
             raise StreamNotFound(f"{stream:016x}")
         logs: list[LogId] = []
-        yield from self._guarded(f"stream {info.name}", self._stream, stream, logs)
+        yield from self._findings_of(f"stream {info.name}", self._stream, stream, logs)
         blobs: dict[BlobId, None] = {}
         for number, log in enumerate(logs):
-            yield from self._guarded(f"log {log}", self._log, log, blobs)
+            yield from self._findings_of(f"log {log}", self._log, log, blobs)
             self._progress("logs", number + 1, len(logs))
         for number, blob in enumerate(blobs):
-            yield from self._guarded(f"blob {blob}", self._blob, blob)
+            yield from self._findings_of(f"blob {blob}", self._blob, blob)
             self._progress("blobs", number + 1, len(blobs))
 
     def _named_stream(self, stream: StreamId) -> list[Finding]:
-        """What is wrong with a stream's own rows, under its name wherever that can be read."""
+        """What is wrong with a stream's own rows, with the stream's name as the place of the findings."""
         with self._catalog.reading() as snapshot:
             info = snapshot.stream(stream)
-        return [] if info is None else self._guarded(f"stream {info.name}", self._stream, stream, [])
+        return [] if info is None else self._findings_of(f"stream {info.name}", self._stream, stream, [])
 
     def _stream(self, stream: StreamId, logs: list[LogId]) -> Iterator[Finding]:
         """What is wrong with a stream's own rows; adds the logs it views to `logs`."""
@@ -232,7 +232,7 @@ class _Check:
     # logs
 
     def _log(self, log: LogId, blobs: dict[BlobId, None]) -> list[Finding]:
-        """What is wrong with a log, its extents and its writers; adds the blobs it is in to `blobs`."""
+        """What is wrong with a log, its extents and its writers; adds the blobs of its extents to `blobs`."""
         flaws = self._log_pages(log, self._catalog.reading, blobs)
         if flaws:
             # Between two pages extents may have been compacted or collected: only a single snapshot is conclusive.
@@ -297,8 +297,8 @@ class _Check:
             after = page[-1][0]
 
     def _describe_log(self, log: LogId) -> str:
-        """A log's name for people: a stream and segment that view it, preferring the log's own stream to copies. Where
-        the rows that hold the name are damaged, the log's number: a damaged row must not hide what was found."""
+        """A log's name for people: a stream and segment that view it, preferring the log's own stream to copies. If
+        the rows that hold the name are damaged, it is the log's number: a damaged row must not hide the findings."""
         try:
             return self._describe_viewer(log) or f"log {log}"
         except (Closed, Forked, StoreUnavailable):
@@ -323,7 +323,7 @@ class _Check:
     def _blob(self, blob: BlobId) -> list[Finding]:
         flaws = self._blob_once(blob)
         if flaws:
-            # It may have been compacted away and removed while it was read.
+            # The blob may have been removed, after a compaction, while it was read: look again.
             flaws = self._blob_once(blob)
         return [
             Finding(f"{self._describe_log(log)}, blob {key}" if log is not None else f"blob {key}", message)
@@ -346,20 +346,20 @@ class _Check:
             return []  # no stream can see it; the collector will remove it
         try:
             found = list(blob_flaws(self._blobs, row, extents, schemas, deep=self._deep, sealer=self._sealer))
-        except Exception as exc:  # as in _guarded, but a blob that vanished is looked up again
+        except Exception as exc:  # as in _findings_of, but a blob that vanished is looked up again
             found = [(None, str(exc) or type(exc).__name__)]
-        # A flaw of the whole blob concerns all logs in it: name the first.
+        # A flaw of the whole blob concerns all logs with data in it: name the first of these logs.
         return [(row.key, extents[0].log if log is None else log, message) for log, message in found]
 
 
-# By ids, which are known of damaged rows too: such a row must not end the walk.
+# Pages are of ids, because the id of a damaged row can be read too: a damaged row must not end the check.
 def stream_page(snapshot: Reading, after: StreamId) -> list[StreamId]:
-    """The ids of the streams after one."""
+    """A page of stream ids, from the first after `after`."""
     return snapshot.stream_ids_after(after, limits.CATALOG_PAGE_ROWS)
 
 
 def log_page(snapshot: Reading, after: LogId) -> list[LogId]:
-    """The ids of the logs after one."""
+    """A page of log ids, from the first after `after`."""
     return snapshot.log_ids_after(after, limits.CATALOG_PAGE_ROWS)
 
 

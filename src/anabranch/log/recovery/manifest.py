@@ -1,4 +1,4 @@
-"""Manifests: a whole catalog as blobs, from which another can be made. `docs/explanation/formats.md` is the contract.
+"""Manifests: a whole catalog as blobs, from which it can be rebuilt. `docs/explanation/formats.md` is the contract.
 
 A manifest is written in parts, so no catalog is too large for it. Its index is written last; without the index, the
 manifest does not count.
@@ -32,7 +32,7 @@ from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 
 FORMAT: Final = 1
-_TIME_MAX: Final = 1 << 62  # µs; the ends of leases are counted on from the horizon
+_TIME_MAX: Final = 1 << 62  # µs; leaves room for the ends of leases, which are computed from the horizon
 _TYPES: Final = {"int": pa.int64(), "bool": pa.bool_(), "text": pa.string(), "bytes": pa.binary()}
 _SCHEMAS: Final = {
     table.name: pa.schema([pa.field(c.name, _TYPES[c.kind], c.nullable) for c in table.columns]) for table in TABLES
@@ -137,7 +137,8 @@ def finish(manifest: Manifest, target: Blobs) -> None:
 
 def export(catalog: Catalog, blobs: Blobs, runtime: Runtime, *, progress: ProgressCallback = no_progress) -> Manifest:
     """Writes a whole manifest among the store's own blobs, and removes all but the newest `limits.MANIFESTS_KEPT`. A
-    lease protects the blobs that it names until it counts; from then on the collector considers it. Raises
+    lease protects the blobs that the manifest names until the manifest counts; from then on the collector takes account
+    of the manifest. Raises
     LeaseExpired, and InvalidArgument if the blobs belong to another store."""
     refuse_other_store(catalog, blobs, runtime)
     with HeldLease(catalog, runtime, "manifest", "export", initial_us=limits.BACKUP_LEASE_US) as hold:
@@ -205,8 +206,8 @@ def stores_of(blobs: Blobs) -> Iterator[str]:
 
 
 def refuse_other_store(catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None:
-    """Raises InvalidArgument if the newest manifest in `blobs` is of another store. Each of the two stores would collect
-    the blobs of the other."""
+    """Raises InvalidArgument if the newest manifest in `blobs` is of another store. Each of the two stores would
+    collect the blobs of the other."""
     newest = next(stores_of(blobs), None)
     if newest is not None and newest != (own := store_id(catalog, runtime)):
         raise InvalidArgument(

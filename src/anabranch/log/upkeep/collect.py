@@ -36,7 +36,7 @@ from anabranch.model.stream import Extent
 from anabranch.runtime.ports import Runtime
 
 _NO_LIMIT: Final = 1 << 62
-# At most this many extents reach into an emptied hole: one at each edge and the mark between them.
+# At most this many extents reach into an emptied hole: one at each edge and the marker between them.
 _EDGES: Final = 3
 
 
@@ -184,7 +184,8 @@ class _Collection:
         return any(_extents_to_empty(snapshot, log.id, hole, _EDGES) for hole in viewed.holes)
 
     def _can_drop_log(self, log: LogState, viewed: _ViewedPart) -> bool:
-        # The log's row records what its writers appended: a writer that retries an append to it gets the first answer.
+        # The log's row records what its writers appended. While an append may be retried, the row is kept, so that the
+        # retry gets the first answer.
         return not viewed.named and log.appended_at < self.report.horizon
 
     def _trim_all(self, garbage: Sequence[LogState]) -> None:
@@ -240,8 +241,8 @@ class _Collection:
         return False
 
     def _trim_head(self, txn: Writing, log: LogState, low: int) -> bool:
-        """Drops a page of the extents entirely below `low`, and raises the low-water mark, so no new span can be created
-        there."""
+        """Drops a page of the extents entirely below `low`, and raises the low-water mark, so no new span can be
+        created there."""
         page = txn.extents(log.id, log.low_water, low, limits.EXTENTS_PER_PLAN_MAX)
         is_last_page = len(page) < limits.EXTENTS_PER_PLAN_MAX
         stop = low if is_last_page else min(low, page[-1].stop)
@@ -250,7 +251,7 @@ class _Collection:
         return True
 
     def _empty_holes(self, txn: Writing, log: LogId, found: Sequence[Range]) -> bool:
-        """Removes about a page of the extents between viewed ranges; a mark replaces neighbouring extents. Returns
+        """Removes about a page of the extents between viewed ranges; a marker replaces neighbouring extents. Returns
         True if there may be more."""
         budget = limits.EXTENTS_PER_PLAN_MAX
         for hole in found:
@@ -404,7 +405,7 @@ class _Collection:
 
 class _ViewedPart(NamedTuple):
     """The part of a log that its spans view: positions `low <= position < high`, except the `holes`. `named`: at least
-    one span refers to the log, even if it holds nothing."""
+    one span refers to the log, even if only with an empty range."""
 
     low: int
     high: int

@@ -36,8 +36,9 @@ PromValue = SeriesVector | Floats | str | list[SampledSeries]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Where and when a query is computed. `times` (ms) is the grid, `start` and `end` are those of the whole query, which
-    `@ start()` and `@ end()` mean. `check` raises once the query has taken too long."""
+    """Where and when a query is computed. `times` (ms) is the grid. `start` and `end` (ms) are the values of `@
+    start()` and `@ end()`: the first and the last time of the whole query. `check` raises once the query has taken too
+    long."""
 
     samples: Samples
     times: Integers
@@ -64,11 +65,11 @@ class Evaluation:
             case ast.Selector() | ast.Subquery():
                 return self._range(node)[0]
             case ast.Negation(inner):
-                return self._negated(inner)
+                return self._negation(inner)
             case ast.Aggregation(_, inner, parameter):
-                given = None if parameter is None else self._value(parameter)
-                assert given is None or isinstance(given, np.ndarray | str), "the parser has checked it"
-                return aggregated(node, self._vector(inner), given)
+                argument = None if parameter is None else self._value(parameter)
+                assert argument is None or isinstance(argument, np.ndarray | str), "the parser has checked it"
+                return aggregated(node, self._vector(inner), argument)
             case ast.BinaryNode(_, left, right):
                 return combined(node, self._operand(left), self._operand(right))
         return self._call(node)
@@ -88,14 +89,14 @@ class Evaluation:
         assert isinstance(found, SeriesVector | np.ndarray), "the parser has checked it"
         return found
 
-    def _negated(self, inner: ast.PromNode) -> PromValue:
+    def _negation(self, inner: ast.PromNode) -> PromValue:
         found = self._operand(inner)
         if isinstance(found, SeriesVector):
             return SeriesVector(found.labels, -found.values, found.present).without_name()
         return -found
 
     def _moments(self, shift: ast.Shift) -> Integers:
-        """The times at which something shifted is looked at, for each time of the grid."""
+        """For each time of the grid, the time at which a selector with this offset and this `@` is evaluated."""
         match shift.at:
             case None:
                 return self.times - shift.offset
@@ -108,7 +109,8 @@ class Evaluation:
         return np.full(len(self.times), at - shift.offset, np.int64)
 
     def _instant(self, node: ast.Selector) -> tuple[SeriesVector, Floats]:
-        """The last sample of each series that is not older than the lookback, and the time of each in seconds."""
+        """The last sample of each series at each time, unless it is older than the lookback; and the samples' times in
+        seconds."""
         moments = self._moments(node.shift)
         found = self.samples.select(node.matchers, int(moments.min()) - LOOKBACK_MS, int(moments.max()))
         self._check_cells(len(found))
@@ -123,7 +125,7 @@ class Evaluation:
         return SeriesVector([series.labels for series in found], values, present), at
 
     def _range(self, node: ast.Selector | ast.Subquery) -> tuple[list[SampledSeries], Integers, Integers]:
-        """The samples, and where the windows begin and end."""
+        """The samples, and the start and the end of each window (ms)."""
         ends = self._moments(node.shift)
         starts = ends - (node.range or 0)
         first, last = int(starts.min()), int(ends.max())
@@ -195,7 +197,8 @@ class Evaluation:
             raise InvalidSql(f"{node.name}() takes a range such as cpu[5m]")
         series, starts, ends = self._range(ranged)
         self._check_cells(len(series))
-        if node.name == "predict_linear":  # from the time of the result, also where the range is shifted
+        # The prediction is counted from the time of the result, even if the range is shifted.
+        if node.name == "predict_linear":
             parameter = parameter + (self.times - ends) / 1000
         function = WINDOW_FUNCTIONS[node.name]
         values, present = over_windows(series, starts, ends, function, parameter, self.check)
@@ -205,10 +208,10 @@ class Evaluation:
 
     def _numbers(self, node: ast.PromCall) -> SeriesVector:
         inner, *scalars = node.arguments
-        vector, given = self._vector(inner), [self._scalar(each) for each in scalars]
-        values, present = NUMBER_FUNCTIONS[node.name](vector.values, *given), vector.present
+        vector, numbers = self._vector(inner), [self._scalar(each) for each in scalars]
+        values, present = NUMBER_FUNCTIONS[node.name](vector.values, *numbers), vector.present
         if node.name == "clamp":
-            present = present & ~(given[1] < given[0])
+            present = present & ~(numbers[1] < numbers[0])
         return SeriesVector(vector.labels, values, present).without_name()
 
     def _time_part(self, node: ast.PromCall) -> SeriesVector:

@@ -15,16 +15,15 @@ import numpy as np
 from anabranch.query.promql.vectors import Bools, Floats, Integers, SampledSeries
 
 _BLOCK_SAMPLES: Final = 1 << 20
-_EXTRAPOLATED: Final = (
-    1.1  # of the mean distance between samples, the farthest end of the range that is extrapolated to
-)
+# Samples are extrapolated to an end of the range that is nearer than this factor times their mean distance.
+_EXTRAPOLATION_FACTOR: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
 class SampleWindows:
-    """Windows with a sample at least. `at` and `values` are the samples of all of them, one window after the other; window
-    i has `counts[i]` samples from `first[i]` on, and lasts from `starts[i]` to `ends[i]` (ms). `parameter` is the function's
-    own at each window."""
+    """Windows with at least one sample each. `at` and `values` are the samples of all windows, one window after the
+    other. Window i has `counts[i]` samples from index `first[i]` on, and lasts from `starts[i]` to `ends[i]` (ms).
+    `parameter` is the function's second argument at each window."""
 
     at: Integers
     values: Floats
@@ -36,27 +35,27 @@ class SampleWindows:
 
     @property
     def last(self) -> Integers:
-        """The position of the last sample of each."""
+        """The index of the last sample of each window."""
         return self.first + self.counts - 1
 
     def total(self, numbers: Floats) -> Floats:
-        """The sum of numbers of the samples, for each window."""
+        """The sum over each window of `numbers`, which has one number for each sample."""
         found: Floats = np.add.reduceat(numbers, self.first)
         return found
 
     def spread_out(self, numbers: Floats) -> Floats:
-        """A number of each window, at each of its samples."""
+        """Repeats the number of each window for each of its samples."""
         return np.repeat(numbers, self.counts)
 
     def followers(self) -> Bools:
-        """Which samples follow another of their window."""
+        """True for each sample that is not the first of its window."""
         found = np.ones(len(self.values), np.bool_)
         found[self.first] = False
         return found
 
 
 WindowFunction = Callable[[SampleWindows], Floats | tuple[Floats, Bools]]
-"""The result of each window, and where it has one, if not everywhere."""
+"""Returns the result of each window; if some windows have none, also a mask of the windows with a result."""
 
 
 def over_windows(
@@ -67,7 +66,7 @@ def over_windows(
     parameter: Floats,
     check: Callable[[], None],
 ) -> tuple[Floats, Bools]:
-    """The results of a function for each series (row) and window (column), and where there is one."""
+    """The results of a function for each series (row) and window (column), and a mask of those that exist."""
     shape = (len(series), len(starts))
     values: Floats = np.zeros(shape[0] * shape[1])
     present: Bools = np.zeros(shape[0] * shape[1], np.bool_)
@@ -100,7 +99,7 @@ def over_windows(
 
 
 def _blocks(used: Integers, counts: Integers) -> Iterator[Integers]:
-    """The windows in blocks of about as many samples."""
+    """The windows in blocks of at most `_BLOCK_SAMPLES` samples; a window with more samples is a block of its own."""
     total = np.cumsum(counts)
     start = 0
     while start < len(used):
@@ -123,7 +122,7 @@ def extrapolated(windows: SampleWindows, *, counter: bool, rate: bool) -> tuple[
     if counter:
         to_zero = sampled * (first / change)
         to_start = np.where((change > 0) & (first >= 0) & (to_zero < to_start), to_zero, to_start)
-    threshold = distance * _EXTRAPOLATED
+    threshold = distance * _EXTRAPOLATION_FACTOR
     length = sampled + np.where(to_start < threshold, to_start, distance / 2)
     length = length + np.where(to_end < threshold, to_end, distance / 2)
     found = change * (length / sampled)
@@ -133,13 +132,13 @@ def extrapolated(windows: SampleWindows, *, counter: bool, rate: bool) -> tuple[
 
 
 def _resets(windows: SampleWindows) -> Floats:
-    """The value before each sample that is lower than it, else 0."""
+    """For each sample that is lower than the one before, the value of the one before; else 0."""
     before = np.roll(windows.values, 1)
     return np.where(windows.followers() & (windows.values < before), before, 0.0)
 
 
 def instantaneous(windows: SampleWindows, *, rate: bool) -> tuple[Floats, Bools]:
-    """`irate` and `idelta`: of the last two samples."""
+    """`irate` and `idelta`, from the last two samples of each window."""
     last = windows.last
     before = np.maximum(last - 1, windows.first)
     found, elapsed = windows.values[last] - windows.values[before], windows.at[last] - windows.at[before]
@@ -149,7 +148,8 @@ def instantaneous(windows: SampleWindows, *, rate: bool) -> tuple[Floats, Bools]
 
 
 def regression(windows: SampleWindows, *, ahead: bool) -> tuple[Floats, Bools]:
-    """`deriv`, the slope of the line of least squares; `predict_linear`, its value `parameter` seconds after the end."""
+    """`deriv`, the slope of the line of least squares; `predict_linear`, its value `parameter` seconds after the
+    end."""
     origin = windows.ends if ahead else windows.at[windows.first]
     x = (windows.at - windows.spread_out(origin.astype(np.float64))) / 1000
     y, count = windows.values, windows.counts
@@ -164,7 +164,7 @@ def regression(windows: SampleWindows, *, ahead: bool) -> tuple[Floats, Bools]:
 
 
 def average(windows: SampleWindows) -> Floats:
-    """The mean, also where the sum of the values is beyond a double."""
+    """The mean, even if the sum of the values overflows a double."""
     found = windows.total(windows.values) / windows.counts
     if not np.isinf(found).any():
         return found
@@ -172,13 +172,13 @@ def average(windows: SampleWindows) -> Floats:
 
 
 def variance(windows: SampleWindows) -> Floats:
-    """Of the population."""
+    """The population variance."""
     difference = windows.values - windows.spread_out(average(windows))
     return windows.total(difference * difference) / windows.counts
 
 
 def quantile(windows: SampleWindows) -> Floats:
-    """The quantile `parameter`, between the two values next to it. NaN is below all numbers."""
+    """The quantile `parameter`, interpolated between its two neighbours. NaN sorts below all numbers."""
     number = np.repeat(np.arange(len(windows.first)), windows.counts)
     is_number = ~np.isnan(windows.values)
     values = windows.values[np.lexsort((windows.values, is_number, number))]
@@ -186,7 +186,7 @@ def quantile(windows: SampleWindows) -> Floats:
 
 
 def between(wanted: Floats, counts: Integers, ranked: Callable[[Integers], Floats]) -> Floats:
-    """The quantile of this many sorted values; `ranked` returns the values of given ranks."""
+    """The quantile `wanted` of `counts` sorted values, interpolated. `ranked` returns the values at ranks, from 0."""
     rank = np.clip(np.nan_to_num(wanted), 0, 1) * (counts - 1)
     lower = np.floor(rank)
     weight = rank - lower
