@@ -109,7 +109,7 @@ class Reading(Protocol):
         """The aliases of one stream, ordered by their text."""
 
     def schema(self, stream: StreamId, version: int) -> StreamSchema:
-        """A schema version of the stream. Raises CorruptCatalog where it is missing."""
+        """A schema version of the stream. Raises CorruptCatalog if it is missing."""
 
     def view(self, stream: StreamId) -> StreamView | None:
         """The stream with its segments, spans and logs, or None. Raises CorruptCatalog if any of these rows is
@@ -138,11 +138,11 @@ class Reading(Protocol):
         """A page of the ids of all blobs in order, including those of damaged rows."""
 
     def damaged_log(self, log: LogId) -> LogState | None:
-        """The state in a log's damaged row, unverified, for a repair that can check its correction with `matches_log`. None
-        where the row is sound, missing, or has values of the wrong types."""
+        """The state in a log's damaged row, unverified, for a repair that can check its correction with `matches_log`.
+        None if the row is sound or missing, or has values of the wrong types."""
 
     def matches_log(self, state: LogState) -> bool:
-        """True if `state` matches the digest that the log's row still carries: it is what was written."""
+        """True if `state` matches the digest in the log's row: then `state` is what was written."""
 
     def spans_of_log(self, log: LogId) -> list[tuple[StreamId, Span]]:
         """All spans that view a log, ordered by start."""
@@ -186,7 +186,7 @@ class Reading(Protocol):
         """A page of all blobs in id order."""
 
     def blob_keys(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys that the catalog lists."""
+        """The subset of the keys that the catalog lists."""
 
     def blob_in_use(self, blob: BlobId) -> bool:
         """True if an extent refers to the blob."""
@@ -204,7 +204,7 @@ class Reading(Protocol):
         """The operation and the JSON result recorded under a request id, or None."""
 
     def changes(self, after: int, limit: int) -> list[Change]:
-        """The next `limit` rows of the change outbox, after the sequence number `after`."""
+        """The next rows of the change outbox after the sequence number `after`, at most `limit`."""
 
     def state(self, kind: StateKind[K, V], key: K) -> V | None:
         """The value of a kind that has this key, or None. This and the next methods raise CorruptCatalog for a row that
@@ -251,8 +251,9 @@ class Writing(Reading, Protocol):
         states: Sequence[tuple[StateKind[Any, Any], Any]] = (),
         logs_of: Sequence[StreamId] = (),
     ) -> None:
-        """Announce reads (`states`: kinds and keys), and the creation of as many logs as the streams `logs_of` have open
-        segments. Where each query costs a round trip, all of these are sent with the next one. Has no other effect."""
+        """Announce reads (`states`: kinds and keys), and the creation of as many logs as the streams `logs_of` have
+        open segments. Where each query costs a round trip, all of these are sent with the next one. Has no other
+        effect."""
 
     def put_scope(self, scope: Scope) -> None:
         """Insert or replace a scope."""
@@ -268,8 +269,8 @@ class Writing(Reading, Protocol):
         raises `version`."""
 
     def drop_stream(self, stream: StreamId) -> None:
-        """Remove the stream, its segments, spans and producers. Its logs stay until collected, its schemas as long as a log
-        does."""
+        """Remove the stream, its segments, spans and producers. Its logs stay until collected, its schemas as long as a
+        log does."""
 
     def put_segment(self, stream: StreamId, segment: Segment) -> None:
         """Insert or replace a segment."""
@@ -300,8 +301,8 @@ class Writing(Reading, Protocol):
         """Replace a writer's progress in the log."""
 
     def copy_fences(self, log: LogId, successor: LogId) -> None:
-        """Copy every writer's fence on `log` to `successor`, where it is not higher already: a writer that was fenced off on
-        a segment can't append to its successors either."""
+        """Copy every writer's fence on `log` to `successor`, where it is not higher already: a writer that was fenced
+        off on a segment can't append to its successors either."""
 
     def drop_progress_before(self, time: Micros, limit: int) -> int:
         """Remove the progress of at most `limit` writers last seen before `time`; returns how many."""
@@ -379,8 +380,8 @@ class Writing(Reading, Protocol):
 
     def load(self, table: str, rows: Sequence[Sequence[Value]]) -> None:
         """Insert rows as `export` returned them, without the derived columns, into a table that lacks them. Load tables
-        in the order of `catalog.tables`. Raises CorruptCatalog for rows that can't be in one catalog: two with one key, or
-        one that refers to a missing row. The transaction can't go on then."""
+        in the order of `catalog.tables`. Raises CorruptCatalog for rows that can't be in one catalog: two with one key,
+        or one that refers to a missing row. The transaction can't continue then."""
 
     def skip_ids(self, count: int) -> None:
         """Make the next ids of logs, blobs and changes greater than `count` plus every id that was ever assigned here
@@ -394,7 +395,7 @@ class Catalog(Protocol):
     def clock(self) -> Clock:
         """The clock that all processes of the store share: the database server's, or the machine's for a catalog in a
         file. Times that one process writes and another compares (leases, ages, heartbeats) come from here. Makes no
-        round trip; a time is late by at most the time that an answer of the database takes."""
+        round trip; a time is behind by at most the time that an answer of the database takes."""
 
     def reading(self) -> AbstractContextManager[Reading]:
         """A snapshot for one plan."""
@@ -402,20 +403,19 @@ class Catalog(Protocol):
     def writing(self, subject: Subject | None = None) -> AbstractContextManager[Writing]:
         """A transaction; durable when its context is left without an exception.
 
-        Transactions run one at a time. One whose subject `subject` is given may run at the same time as those on other
-        subjects. It may read and change only that stream and its segments, spans and logs, and besides: read one scope;
-        requests, leases, single values of state and blobs that it appends; and, with `append`, the ends of logs that it
-        does not read. A string names a subject that is not a stream, such as a value of state.
-        """
+        Transactions run one at a time, except that a transaction with a `subject` may run at the same time as
+        transactions on other subjects. Such a transaction may read and change only that stream and its segments, spans
+        and logs; requests, leases, single values of state, and blobs that it appends; and, with `append`, the ends of
+        logs that it does not read. It may also read one scope. A string names a subject that is not a stream, such as a
+        value of state."""
 
     def commit(self, commit: Commit) -> tuple[tuple[Verdict, ...], ...]:
         """Append units. Returns, for each unit, one verdict per part, in order.
 
         Locks the logs in ascending id, then checks each part in this order: duplicate, fence, seal, gap, condition. The
-        row of a unit's producer is locked after the logs, decided before the parts, and changed with them. The parts of a
-        unit are accepted or refused together; units are independent. Durable when it returns. Raises
-        AppendUncertain where the outcome is unknown; after any other error nothing was appended.
-        """
+        row of a unit's producer is locked after the logs, decided before the parts, and changed with them. The parts of
+        a unit are accepted or refused together; units are independent. Durable when it returns. Raises AppendUncertain
+        if the outcome is unknown; after any other error nothing was appended."""
 
     def token(self) -> int:
         """A number that differs from that of the last call if any process may have changed something since. Cheap. It
@@ -423,12 +423,12 @@ class Catalog(Protocol):
 
     def on_change(self, changed: Callable[[], None]) -> bool:
         """Have `changed` called, on a task of the catalog's, soon after a process of the store has committed, until the
-        catalog is closed. Returns False where it can't be. Commits may be missed and calls may be false alarms, so also
-        look at the token now and then. The first call only; a second returns False."""
+        catalog is closed. Returns False if the catalog can't do so, and at every call but the first. Commits may be
+        missed and calls may be false alarms, so also poll the token now and then."""
 
     def translated(self, error: Exception) -> Exception:
-        """The store's error for one of the database's driver, as leaving a transaction raises it; any other as it is. For
-        code within a transaction that must know whether an error concerns the whole store."""
+        """The store's error for an error of the database's driver, as leaving a transaction would raise it; any other
+        error unchanged. For code within a transaction that must know whether an error concerns the whole store."""
 
     def close(self) -> None:
         """Release the database. A second close is harmless."""

@@ -27,7 +27,7 @@ class SqlWriting(SqlReading):
     """`catalog.port.Writing` over a transaction of an adapter. The port documents the methods."""
 
     UNIQUE_VIOLATION: type[Exception]  # the driver's error for a unique value that exists already
-    CONSTRAINT_VIOLATIONS: tuple[type[Exception], ...]  # its errors for a row that the rules of the tables refuse
+    CONSTRAINT_VIOLATIONS: tuple[type[Exception], ...]  # the driver's errors for a row that violates a constraint
 
     def _execute(self, name: str, values: Any) -> int:
         """Run a named statement and return how many rows it changed."""

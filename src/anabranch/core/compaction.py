@@ -71,12 +71,12 @@ class FilePart:
 
     @property
     def start(self) -> int:
-        """Its first position in the log."""
+        """The part's first position in the log."""
         return self.extents[0].start
 
     @property
     def stop(self) -> int:
-        """The position after its last."""
+        """The position after the part's last event."""
         return self.extents[-1].stop
 
 
@@ -95,8 +95,8 @@ class FilePlan:
 def plan_compaction(logs: Iterable[LogExtents], policy: CompactionPolicy, *, now: Micros) -> list[FilePlan]:
     """The files to write. Every extent is in at most one file; a single tier-2 extent is never planned as a file.
 
-    A file holds between `bytes_min` and `bytes_max`. It holds less if there is no more, and more if its extents are too
-    large to be divided that way: at most `bytes_min` and one extent.
+    A file holds between `bytes_min` and `bytes_max`. It holds less if there are no more extents to pack, and
+    more if its extents are too large to be divided that way: at most `bytes_min` and one extent.
     """
     files: list[FilePlan] = []
     small: list[FilePart] = []

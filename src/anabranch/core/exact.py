@@ -20,18 +20,15 @@ from anabranch.errors import InvalidArgument
 from anabranch.model.columns import plain_type
 from anabranch.model.times import DEFAULT_RULES, UNITS_NS, TimeRules, check_unit, is_plausible, precision_error
 
-EXACT_INTEGERS: Final = {
-    16: 1 << 11,
-    32: 1 << 24,
-    64: 1 << 53,
-}  # by float width in bits: all integers up to this are exact
+# By the width of a float in bits: all integers up to this one are exact.
+EXACT_INTEGERS: Final = {16: 1 << 11, 32: 1 << 24, 64: 1 << 53}
 _PLAUSIBLE_US: Final = (limits.TIME_PLAUSIBLE_MIN_US, limits.TIME_PLAUSIBLE_MAX_US)
 
 
 def cast(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules = DEFAULT_RULES) -> pa.ChunkedArray:
-    """The column as `kind`. Times without a zone, and digits beyond µs, are handled as `rules` say. Raises
-    InvalidArgument for a value that would be changed, pa.ArrowInvalid and pa.ArrowNotImplementedError if no such cast
-    exists."""
+    """The column as `kind`. `rules` say how times without a zone, and digits beyond µs, are handled. Raises
+    InvalidArgument for a value that would be changed, and pa.ArrowInvalid and pa.ArrowNotImplementedError if no such
+    cast exists."""
     source, types = column.type, pa.types
     if source == kind:
         return column
@@ -42,7 +39,7 @@ def cast(column: pa.ChunkedArray, kind: pa.DataType, rules: TimeRules = DEFAULT_
     if types.is_timestamp(kind) and types.is_integer(source):
         _check_units(column, rules)
     if types.is_nested(kind):
-        _look_within(source, kind, rules)
+        _check_within(source, kind, rules)
         _check_units_within(column, kind, rules)
     found = column.cast(kind)
     if types.is_floating(kind) and _is_text(source):
@@ -165,7 +162,7 @@ def has_times(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) or any(has_times(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _look_within(source: pa.DataType, kind: pa.DataType, rules: TimeRules) -> None:
+def _check_within(source: pa.DataType, kind: pa.DataType, rules: TimeRules) -> None:
     """Refuse nested columns with other fields, and check times without a zone inside them, which Arrow interprets as
     UTC."""
     types = pa.types
@@ -173,12 +170,12 @@ def _look_within(source: pa.DataType, kind: pa.DataType, rules: TimeRules) -> No
         for field in source:
             if kind.get_field_index(field.name) < 0:
                 raise InvalidArgument(f"unknown field '{field.name}'")
-            _look_within(field.type, kind.field(field.name).type, rules)
+            _check_within(field.type, kind.field(field.name).type, rules)
     elif types.is_map(source) and types.is_map(kind):
-        _look_within(source.key_type, kind.key_type, rules)
-        _look_within(source.item_type, kind.item_type, rules)
+        _check_within(source.key_type, kind.key_type, rules)
+        _check_within(source.item_type, kind.item_type, rules)
     elif hasattr(source, "value_type") and types.is_list(kind):
-        _look_within(source.value_type, kind.value_type, rules)
+        _check_within(source.value_type, kind.value_type, rules)
     elif _is_naive(source) and types.is_timestamp(kind) and kind.tz is not None and rules.zone_for_naive() != "UTC":
         raise InvalidArgument("times without a zone inside lists, maps and structs are UTC: give them a zone first")
 
@@ -240,12 +237,12 @@ def _check_round_trip(column: pa.ChunkedArray, found: pa.ChunkedArray) -> None:
     if pa.types.is_nested(column.type):
         if not _is_same(column, back):
             raise InvalidArgument(f"some value of {column.type} can't be kept exactly as {found.type}")
-    elif not column.equals(back) and (row := pc.index(_changed(column, back), True).as_py()) >= 0:
+    elif not column.equals(back) and (row := pc.index(_difference_mask(column, back), True).as_py()) >= 0:
         raise InvalidArgument(f"{column[row].as_py()} would become {found[row].as_py()}")
 
 
-def _changed(column: pa.ChunkedArray, back: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The rows of a column, not a nested one, that differ. NaN equals NaN."""
+def _difference_mask(column: pa.ChunkedArray, back: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A mask of the rows that differ, for columns that are not nested. NaN equals NaN."""
     changed = pc.fill_null(pc.not_equal(column, back), False)
     if not pa.types.is_floating(column.type):
         return changed
@@ -263,7 +260,7 @@ def _is_same(column: pa.ChunkedArray, back: pa.ChunkedArray) -> bool:
         return _is_same(pc.list_flatten(column), pc.list_flatten(back))
     if pa.types.is_map(kind):
         return all(starmap(_is_same, zip(_keys_and_items(column), _keys_and_items(back), strict=True)))
-    return bool(pa.types.is_floating(kind)) and not pc.any(_changed(column, back)).as_py()
+    return bool(pa.types.is_floating(kind)) and not pc.any(_difference_mask(column, back)).as_py()
 
 
 def narrow_limit(kind: pa.DataType) -> float | None:

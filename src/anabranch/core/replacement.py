@@ -30,7 +30,8 @@ Run = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class RewrittenRuns:
-    """A second copy of the events of these runs of a segment, together in `log`, from its beginning, in the same order."""
+    """A second copy of the events of these runs of a segment, together in `log`, from its beginning, in the same
+    order."""
 
     segment: SegmentId
     runs: tuple[Run, ...]
@@ -45,8 +46,8 @@ class RewrittenRuns:
 @dataclass(frozen=True, slots=True)
 class ReplacePlan:
     """The stream's new segments. From `epoch` on, `opened` take the appends; if there are none, the last layer's
-    segments stay current. `number` is the next free segment number. `kept` and `added` say where the kept events and those of the
-    replacement are; `kept` is incomplete if it has more than `limits.REPLACE_MOVES_MAX` entries."""
+    segments stay current. `number` is the next free segment number. `kept` and `added` say where the kept events and
+    the inserted events are; `kept` is incomplete if it has more than `limits.REPLACE_MOVES_MAX` entries."""
 
     slices: tuple[SegmentSlice, ...]
     opened: tuple[Segment, ...]
@@ -60,8 +61,8 @@ class ReplacePlan:
 
 
 class _Member(NamedTuple):
-    """The part of a segment that is in a layer. Epochs are counted from the layer's first; `retired` None lasts to its
-    end."""
+    """The part of a segment that is in a layer. Epochs are counted from the layer's first epoch. `retired` is None if
+    the part lasts to the layer's end."""
 
     segment: Segment
     created: int
@@ -139,7 +140,7 @@ class _ReplacePlanner:
     def _add(
         self, view: StreamView, layer: Sequence[_Member], removed: Mapping[SegmentId, Sequence[Run]]
     ) -> tuple[dict[SegmentId, SegmentId], list[Kept]]:
-        """Append a layer after the others. Returns the new id of each segment, and where the events are."""
+        """Append a layer after the others. Returns the new id of each segment, and the new offsets of the events."""
         self._retire()
         ids: dict[SegmentId, SegmentId] = {}
         kept: list[Kept] = []
@@ -166,7 +167,7 @@ class _ReplacePlanner:
         return ids, kept
 
     def _retire(self) -> None:
-        """End the segments that are current so far where the next epoch begins."""
+        """Retire the segments that are current so far, at the next epoch."""
         for index in self._last:
             segment_slice = self._segment_slices[index]
             self._segment_slices[index] = replace(
@@ -214,8 +215,8 @@ class _ReplacePlanner:
 
 
 def rewrite_groups(runs: Sequence[Run], *, view_min: int, runs_min: int, events_max: int) -> list[tuple[Run, ...]]:
-    """Which of the kept runs between removed ones are worth rewriting together: at least `runs_min` neighbours of less
-    than `view_min` events each, with at most `events_max` events in a group. Longer runs are viewed in place."""
+    """Groups of kept runs that are worth rewriting together: at least `runs_min` neighbouring runs of less than
+    `view_min` events each, with at most `events_max` events in a group. Longer runs are viewed in place."""
     found: list[list[Run]] = [[]]
     size = 0
     for start, stop in runs:

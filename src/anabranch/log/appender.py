@@ -344,7 +344,7 @@ class Appender:
 
     def _finish(self, commit: _Commit) -> None:
         batches = commit.batches
-        # An exception that did not recur when the step was repeated: it came from outside, and is raised after the commit.
+        # An exception that did not recur when the step was repeated came from outside. It is raised after the commit.
         interruption: Exception | None = None
         while commit.outcomes is None and commit.encoded is None:
             try:

@@ -28,7 +28,7 @@ from anabranch.runtime.ports import Runtime
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What a read yields: `columns` in their order, at most `rows_max` rows at a time. If `between` is given, only
-    rows whose column `time` is in `between[0] <= time < between[1]` (µs); null times never do."""
+    rows whose column `time` is in `between[0] <= time < between[1]` (µs); rows with a null time are left out."""
 
     columns: pa.Schema
     rows_max: int = limits.READ_ROWS_MAX
@@ -81,7 +81,7 @@ class LogReader:
     `SegmentReader`."""
 
     def __init__(self, catalog: Catalog, blobs: Blobs, runtime: Runtime) -> None:
-        self.times = runtime.settings.times  # how a time that names a place is interpreted
+        self.times = runtime.settings.times  # how a time is interpreted that a caller gives as a position
         self.catalog = catalog
         self.fetcher = Fetcher(blobs, runtime)
         self._settings = runtime.settings
@@ -104,25 +104,25 @@ class LogReader:
         """The rows of planned extents in order; small neighbours are concatenated. Raises BlobMissing, CorruptBlob."""
         small: list[SegmentRows] = []
         bytes_max = self._batch_bytes_max
-        held = weight = 0
+        row_count = weight = 0
         try:
             for rows, size in self._pieces(pieces, selection):
                 count = rows.batch.num_rows
-                full = held + count > selection.rows_max or weight + size > bytes_max
+                full = row_count + count > selection.rows_max or weight + size > bytes_max
                 if small and (count >= limits.SMALL_ROWS or full):
-                    ready, small, held, weight = _together(small), [], 0, 0
+                    ready, small, row_count, weight = _concatenate(small), [], 0, 0
                     yield ready
                 if count >= limits.SMALL_ROWS:
                     yield rows
                 else:
                     small.append(rows)
-                    held, weight = held + count, weight + size
+                    row_count, weight = row_count + count, weight + size
         except CorruptStore:
             if small:  # these rows precede the damage
-                yield _together(small)
+                yield _concatenate(small)
             raise
         if small:
-            yield _together(small)
+            yield _concatenate(small)
 
     def _pieces(self, pieces: Sequence[PlannedExtent], selection: Selection) -> Iterator[tuple[SegmentRows, int]]:
         """The rows of each planned extent, with their approximate size in bytes."""
@@ -133,8 +133,8 @@ class LogReader:
             yield from self._decode(piece, message, selection)
 
     def raw_payload(self, extent: Extent) -> bytes | None:
-        """The payload of the only event of an inlined extent of a raw stream, as appended without a key. None for any
-        other extent, which must be read with `rows`. Raises CorruptBlob."""
+        """The payload of the event of an inlined extent that holds a single raw event, appended without a key. None for
+        any other extent, which must be read with `rows`. Raises CorruptBlob."""
         if extent.data is None or extent.stop - extent.start != 1:
             return None
         message = self.fetcher.message(extent)
@@ -186,13 +186,13 @@ def _cut(
         part = batch if whole else batch.slice(start, count)
         times = appended if whole or isinstance(appended, int) else appended.slice(start, count)
         rows = SegmentRows(first + start, first + start + count, part, times, None)
-        yield rows if selection.between is None else _filtered(rows, selection), weight
+        yield rows if selection.between is None else _filter_rows(rows, selection), weight
 
 
 def _portions(
     batch: pa.RecordBatch, first: int, rows_max: int, size: int, bytes_max: int
 ) -> Iterator[tuple[int, int, int]]:
-    """First row, number of rows and bytes of each part; the rows of `batch` are counted from `first`."""
+    """The first row, the number of rows and the bytes of each part. The first row of `batch` has the number `first`."""
     count = batch.num_rows
     step = rows_max if count > rows_max else count
     if count > 1 and size > bytes_max:
@@ -207,7 +207,7 @@ def _portions(
         yield from _portions(part, first + start, rows_max, share, bytes_max)
 
 
-def _filtered(rows: SegmentRows, selection: Selection) -> SegmentRows:
+def _filter_rows(rows: SegmentRows, selection: Selection) -> SegmentRows:
     assert selection.time is not None
     assert selection.between is not None
     low, high = selection.between
@@ -222,7 +222,7 @@ def _filtered(rows: SegmentRows, selection: Selection) -> SegmentRows:
     return SegmentRows(rows.first, rows.stop, batch.take(kept), appended, offsets)
 
 
-def _together(pieces: list[SegmentRows]) -> SegmentRows:
+def _concatenate(pieces: list[SegmentRows]) -> SegmentRows:
     """Concatenates neighbouring rows into one batch."""
     if len(pieces) == 1:
         return pieces[0]
@@ -243,8 +243,8 @@ def no_rows(first: int, stop: int, selection: Selection) -> SegmentRows:
 
 
 def offsets_of(rows: SegmentRows, *, shared: bool = False) -> pa.Array:
-    """The offset of each row, int64. `shared`: segments are read in parallel, so other batches soon need equal
-    values."""
+    """The offset of each row, int64. `shared`: other batches will soon need equal values, because segments are
+    read in parallel."""
     if rows.offsets is not None:
         return rows.offsets
     return consecutive(rows.first, rows.batch.num_rows, shared=shared)

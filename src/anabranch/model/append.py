@@ -69,8 +69,8 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Parts that are appended together or not at all. `request`, if given, makes the unit take effect once: a
-    repeated request is a duplicate and returns the first result. So does `producer`, which numbers the unit; then it has
-    no request, and its parts have no sequences and are at least one."""
+    repeated request is a duplicate and returns the first result. So does `producer`, which numbers the unit. A unit
+    with a producer has at least one part, no request, and no sequences in its parts."""
 
     parts: tuple[Part, ...]
     request: str | None = None
@@ -99,7 +99,7 @@ class Commit:
 class Refusal(Enum):
     """Why a part was not appended, in the order the checks are made."""
 
-    REPEATED = "repeated"  # the unit's producer has appended it before: its row may have the answer
+    REPEATED = "repeated"  # the producer has appended the unit before: the producer's row may have the answer
     FENCED = "fenced"
     SEALED = "sealed"
     GAP = "gap"
@@ -152,8 +152,8 @@ class Batch(NamedTuple):
     """A committed batch: its first sequence number, its number of events, the offset of the first, its append time, and
     the fence it carried.
 
-    Two owners of a writer's name may use the same sequence numbers; the fence identifies the owner that wrote the batch.
-    """
+    Two owners of a writer's name may use the same sequence numbers; the fence identifies the owner that wrote the
+    batch."""
 
     first: int
     events: int
@@ -166,8 +166,8 @@ _BATCH: Final = struct.Struct("<5q")
 
 
 class Batches(Seq[Batch]):
-    """Batches, oldest first, in packed form as they are stored: five little-endian int64 each. Every commit passes them
-    on, for each of perhaps a thousand logs, but only a retry reads them."""
+    """Batches, oldest first, in packed form as they are stored: five little-endian int64 each. They stay packed
+    because every commit copies them, for perhaps a thousand logs, but only a retry reads them."""
 
     __slots__ = ("packed",)
 

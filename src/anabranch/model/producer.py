@@ -17,8 +17,8 @@ _UNNAMED: Final = re.compile(r"writer-[0-9a-f]{24}\Z")
 
 
 def unnamed_producer(token: str) -> str:
-    """The name of the producer of a remote writer that was given no name. Only this writer uses it, which removes it when
-    it is closed. `token` is 24 hex digits."""
+    """The name of the producer of a remote writer that was given no name. Only this writer uses the producer, and
+    removes it when the writer is closed. `token` is 24 hex digits."""
     return f"writer-{token}"
 
 
@@ -28,7 +28,8 @@ def is_unnamed(name: str) -> bool:
 
 
 def check_producer_name(name: str, what: str = "a producer's name") -> str:
-    """Return `name`, which is `what`, if a stream can store it for a producer. Raises InvalidArgument."""
+    """Return `name` if a stream can store it as a producer's name. Raises InvalidArgument, whose message calls the name
+    `what`."""
     good = isinstance(name, str) and name and "\0" not in name and is_unicode(name)
     if not good or len(name.encode()) > limits.PRODUCER_NAME_BYTES_MAX:
         raise InvalidArgument(
@@ -83,9 +84,9 @@ _COUNT: Final = struct.Struct("<q")
 
 
 class ProducerAnswers:
-    """The last answers to a producer, oldest first, packed as they are stored: int64, little-endian. First their number;
-    then of each its epoch, first and last number, its number of runs, and the four numbers of each run. Every commit
-    passes them on, but only a repeated append reads them."""
+    """The last answers to a producer, oldest first, packed as they are stored: int64, little-endian. First comes
+    the number of answers; then, for each answer, its epoch, first and last number, its number of runs, and the four
+    numbers of each run. They stay packed because every commit copies them, but only a repeated append reads them."""
 
     __slots__ = ("packed",)
 
@@ -124,7 +125,8 @@ class ProducerAnswers:
 
     @property
     def count(self) -> int:
-        """How many answers there are. Not `__len__`, by which `tuple` would reserve memory for a damaged number."""
+        """How many answers there are. This is not `__len__`, because `tuple` would reserve memory for a damaged
+        count."""
         return int(_COUNT.unpack_from(self.packed)[0]) if self.packed else 0
 
     def __eq__(self, other: object) -> bool:
@@ -147,8 +149,9 @@ NO_ANSWERS: Final = ProducerAnswers()
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a stream stores about a producer: its epoch, the number of its last append (-1: none yet), and the last answers,
-    which may be those of earlier epochs. `seen_at` is the time of its last append, or since then, when it was opened."""
+    """What a stream stores about a producer: its epoch, the number of its last append (-1: none yet), and the last
+    answers, which may be those of earlier epochs. `seen_at` is the time of its last append, or since then, when it was
+    opened."""
 
     epoch: int = 0
     last: int = -1

@@ -10,8 +10,8 @@ from anabranch.model.ids import SegmentId
 
 
 class Kept(NamedTuple):
-    """Offsets `start <= offset < stop` of the former segment `old` are now the offsets from `at` on of the segment
-    `new`."""
+    """Offsets `start <= offset < stop` of the former segment `old` are now the offsets of the segment `new` that begin
+    at `at`."""
 
     old: SegmentId
     start: int
@@ -23,11 +23,10 @@ class Kept(NamedTuple):
 class RelocatedCut(NamedTuple):
     """How a former segment maps to the segments that replaced it.
 
-    Offsets below `place` are before the replacement. A reader at an offset of at most `after` has read nothing after
-    that place but removed events. Both are -1 for a segment that is entirely after the replacement. `front` and
-    `behind` are the segments that its two parts became, each None if that part does not exist; `behind` ends at the
-    offset `end`.
-    """
+    Offsets below `place` are before the replacement. A reader at an offset of at most `after` has read only removed
+    events after `place`. Both are -1 for a segment that is entirely after the replacement. `front` and `behind` are the
+    segments that the parts before and after the replacement became, each None if that part does not exist; `behind`
+    ends at the offset `end`."""
 
     segment: SegmentId
     place: int

@@ -53,7 +53,7 @@ class Segment:
 
     @property
     def created(self) -> int:
-        """The epoch that created it."""
+        """The epoch that created the segment."""
         return self.id.epoch
 
 
@@ -93,15 +93,17 @@ class Extent:
     data: bytes | None = None
 
     def part(self, start: int, stop: int) -> Extent:
-        """Its events at `start <= position < stop`, under the bounds and the running size of the whole extent."""
+        """The extent's events at `start <= position < stop`. Time bounds and running size stay those of the whole
+        extent."""
         place = replace(self.location, row=self.location.row + start - self.start)
         return replace(self, start=start, stop=stop, location=place)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """A stream at one moment: its segments, spans (in offset order) and the states of the logs they end in. `relocations`
-    lists how replacements changed its places, oldest first, if the view was loaded for reading."""
+    """A stream at one moment: its segments, spans (in offset order) and the states of the logs they end in.
+    `relocations` lists how replacements changed the positions in the stream, oldest first, if the view was loaded for
+    reading."""
 
     info: StreamInfo
     segments: Mapping[SegmentId, Segment]

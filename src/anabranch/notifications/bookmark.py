@@ -14,13 +14,13 @@ from anabranch.runtime.ids import token
 from anabranch.runtime.ports import Runtime
 
 T = TypeVar("T")
-KIND: Final = "listener"  # of the subjects of transactions on a listener's row
+KIND: Final = "listener"  # begins the subject of each transaction on a listener's row
 
 
 class ListenerBookmark:
-    """The bookmark of one listener, to `stream` or with None to all; or to one kind of a reader group's notifications,
-    with `group` as `KIND of NAME`. The last process that took it over owns it. Any number of processes may have one;
-    each is for one thread at a time."""
+    """The bookmark of one listener: to one `stream`, to all streams if it is None, or to one kind of a reader group's
+    notifications, with `group` as `KIND of NAME`. The last process that took the bookmark over owns it. Any number of
+    processes may have an object for it; each object is for one thread at a time."""
 
     def __init__(
         self, catalog: Catalog, runtime: Runtime, name: str, stream: StreamId | None, *, group: str | None = None
@@ -33,8 +33,8 @@ class ListenerBookmark:
         self._owner = token(runtime.ids)
 
     def take_over(self) -> LastDelivered | None:
-        """Become the owner; the previous owner then gets Conflict. Returns the position, or None where nothing was
-        delivered under this name. Raises InvalidArgument where the name is used for another stream or group."""
+        """Become the owner; the previous owner then gets Conflict. Returns the position, or None if nothing was
+        delivered under this name. Raises InvalidArgument if the name is used for another stream or group."""
 
         def change(txn: Writing) -> LastDelivered | None:
             row = txn.state(LISTENER, self._name)

@@ -26,9 +26,9 @@ class Notifications(Displayed, Closeable):
     """Iterates over notifications in the order of the changes; see `Store.notifications`. For one consumer; only
     `close` may be called from another thread, and ends the iteration.
 
-    With `follow`, it waits for more: changes of this process appear at once, those of others some milliseconds later.
-    Raises Truncated where retention of the notification stream removed the next ones.
-    """
+    With `follow`, the iteration waits for further notifications: changes by this process appear at once, changes by
+    other processes some milliseconds later. Raises Truncated if retention of the notification stream removed the next
+    notifications."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Notifications(Displayed, Closeable):
         self._on_close = on_close
         self._pending: deque[Notification] = deque()
         self._batch_position = reader.position
-        self.initial_until = 0  # the id up to which the initial state covers everything
+        self.initial_until = 0  # the id of the last change that the initial state includes
         self._closed = False
 
     def __iter__(self) -> Iterator[Notification]:
@@ -58,7 +58,8 @@ class Notifications(Displayed, Closeable):
             yield found
 
     def next(self, timeout_s: float | None = None) -> Notification | None:
-        """The next one; None at the end, once closed, or where none arrives within `timeout_s` seconds. Raises InvalidArgument."""
+        """The next notification; None at the end, once closed, or if none arrives within `timeout_s` seconds. Raises
+        InvalidArgument."""
         limit_s = wait_limit("timeout_s", timeout_s)
         clock = self._runtime.clock
         deadline = None if limit_s is None else clock.monotonic() + limit_s
@@ -95,7 +96,7 @@ class Notifications(Displayed, Closeable):
 
     @property
     def position(self) -> StreamCut:
-        """A cut of the notification stream at most a batch before the next notification."""
+        """A cut of the notification stream that is at most one batch before the next notification."""
         return self._batch_position
 
     def _facts(self) -> Mapping[str, object]:
@@ -105,7 +106,7 @@ class Notifications(Displayed, Closeable):
         }
 
     def prepend(self, first: Iterable[Notification]) -> None:
-        """Hand these out before all others."""
+        """Return these notifications before all others."""
         self._pending.extendleft(reversed(list(first)))
 
     def skip_truncated(self) -> int:

@@ -93,9 +93,9 @@ class GroupEventFilter:
 class GroupListening(Generic[S]):
     """The part of a reader group that lets callers subscribe to changes.
 
-    Each call returns a `Subscription` or a `RemoteSubscription`; calling that unsubscribes. `handle` gets `Notification`s, in a background task:
-    first one of the current state, then one for each change made by any process. Each has the number of segments and of
-    readers after the change, and an increasing id.
+    Each method returns a `Subscription` or a `RemoteSubscription`; calling the subscription unsubscribes. `handle` gets
+    `Notification`s, in a background task: first one of the current state, then one for each change made by any process.
+    Each notification has the number of segments and of readers after the change, and an increasing id.
     """
 
     def _subscribe(self, kind: str, handle: Handler, name: str | None) -> S:

@@ -1,8 +1,8 @@
 """Changes of streams and reader groups, in the form that listeners get. Pure.
 
-A notification corresponds to a row of the change outbox, with the same number. `apply_notification` derives from them,
-in order, what the listeners of a group get. So a listener that starts at any notification, with the group's state at
-that point, gets the same.
+A notification corresponds to a row of the change outbox, with the same number. `apply_notification` derives
+from the notifications, in order, what the listeners of a group get. So a listener that starts later, with the group's
+state at that point, gets the same notifications from there on.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ class Notification:
     """One change. `id` increases from one notification to the next, over all streams and groups; `at` is when the
     change was made.
 
-    `stream` is the stream's name when the change was recorded, `stream_id` its id. `group` is the reader group that it
-    concerns. `segments` and `readers` are the counts after the change, if it changes them; a group's listeners get
-    both, over all streams of the group. `detail` holds further information, as JSON-able values.
-    """
+    `stream` is the stream's name when the change was recorded, `stream_id` its id. `group` is the reader group that the
+    change concerns. `segments` and `readers` are the counts after the change, if the change affects them; a group's
+    listeners get both, over all streams of the group. `detail` holds further information, as JSON-able values."""
 
     id: int
     at: Micros
@@ -72,7 +71,7 @@ def internal_name(name: str | None) -> bool:
 
 def changes_of_group_update(group: str, before: GroupState, after: GroupState) -> list[tuple[str, dict[str, object]]]:
     """The rows of the change outbox for an update of a group's state; none for most updates. A reader that was taken
-    over by another of its name has both left and joined."""
+    over by another one of the same name is in both `left` and `joined`."""
     kinds: list[tuple[str, dict[str, object]]] = []
     old = {(name, member.session) for name, member in before.members.items()}
     new = {(name, member.session) for name, member in after.members.items()}

@@ -58,7 +58,7 @@ class NotificationPublisher:
         self._lock = runtime.tasks.lock()
         self._stream: StreamId | None = None
         self._deleted: dict[StreamId, str] = {}  # names of streams that are deleted by changes still to be published
-        self._looked_until = 0  # the last change in which a deletion was looked for
+        self._looked_until = 0  # the number of the last change that was searched for deletions
 
     def is_enabled(self) -> bool:
         """True once notifications were first requested: all later changes are published."""
@@ -74,7 +74,7 @@ class NotificationPublisher:
             return self._ensure_stream()
 
     def advance(self) -> int:
-        """Publish the rows that are in the outbox; returns the number of the last row. Raises StreamSealed where the
+        """Publish the rows that are in the outbox; returns the number of the last row. Raises StreamSealed if the
         notification stream was sealed."""
         with self._lock:
             while True:
@@ -93,8 +93,7 @@ class NotificationPublisher:
         return self._stream
 
     def _publish_page(self) -> int | None:
-        """Publish a page, and return None; if nothing is left, return the row number up to which everything is
-        published."""
+        """Publish a page of rows and return None. If no rows are left, return the number of the last published row."""
         stream = self._ensure_stream()
         with self._catalog.reading() as reading:
             position = _position(reading)
@@ -119,7 +118,7 @@ class NotificationPublisher:
         return None
 
     def _names(self, reading: Reading, changes: Iterable[Change]) -> dict[StreamId, str | None]:
-        """Names of the streams that the changes concern: the current ones, or for deleted streams those at deletion."""
+        """The names of the streams that the changes concern: current names, or for deleted streams the last names."""
         names: dict[StreamId, str | None] = {}
         for change in changes:
             if change.stream is not None and change.stream not in names:
@@ -130,7 +129,8 @@ class NotificationPublisher:
         return names
 
     def _name_at_deletion(self, reading: Reading, stream: StreamId) -> str | None:
-        """The name of a deleted stream, whose deletion may be on a later page; None if that was published before."""
+        """The last name of a deleted stream, from the change of its deletion, which may be on a later page. None if
+        that change was published before."""
         while stream not in self._deleted:
             page = reading.changes(self._looked_until, limits.NOTIFICATION_PAGE)
             if not page:

@@ -106,8 +106,8 @@ class Query(Closeable):
         self._allow_files = allow_files
         self._limits = limits or QueryLimits()
         self._allowed = allowed
-        # The streams of all queries so far, and the name of the table that each is read as. The name contains a number to
-        # be unique, because DuckDB ignores case.
+        # The streams of all queries so far, and the table that each is read as. A number makes the table's name unique,
+        # because DuckDB ignores case.
         self._sources: dict[StreamName, str] = {}
         self._opened = opened or QueryDatabase(allow_files=allow_files, limits_=self._limits)
         self._database = self._opened.connection
@@ -244,7 +244,7 @@ class Query(Closeable):
                 report = results.append
             except BaseException as exc:
                 found = exc
-            # One lock for both changes: a caller that sees the report may call again, which sets `working` for another task.
+            # Under one lock: a caller that sees the report may call again, and `working` is then another task's.
             with changed:
                 report(found)
                 run.working = False

@@ -2,8 +2,8 @@
 
 Segments with many short spans are flattened first (`log.upkeep.flatten`), so that events appended to successive copies
 are stored together. Offsets, running sizes, append times and event bounds do not change. A file is durable before one
-transaction swaps the extents, on condition that they are still those that were read; if that race is lost, the file is
-garbage."""
+transaction swaps the extents, on condition that they are still the extents that were read. If another client has
+changed them, the file is garbage."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def compact(
     """Rewrites the extents that a `CompactionPolicy` selects, of one stream's logs or of all. Safe in parallel with
     appends, reads, changes of streams, and other compactions.
 
-    Memory: one file, its current row group, and the bookkeeping of `limits.COMPACT_EXTENTS_MAX` extents. Damaged
-    blobs, and streams that can't be compacted for any reason, are skipped, reported, and recorded as upkeep failures
-    (see `log.upkeep.failures`); with `background`, streams that failed recently are skipped. `progress` is called with logical
-    bytes. Raises StreamNotFound, StoreUnavailable and its subclasses; extents swapped before the error stay swapped.
-    """
+    Memory: one file, its current row group, and the bookkeeping of `limits.COMPACT_EXTENTS_MAX` extents. Damaged blobs,
+    and streams that can't be compacted for any reason, are skipped, reported, and recorded as upkeep failures (see
+    `log.upkeep.failures`); with `background`, streams that failed recently are skipped. `progress` is called with
+    logical bytes. Raises StreamNotFound, StoreUnavailable and its subclasses; extents swapped before the error stay
+    swapped."""
     policy = replace(policy or CompactionPolicy(), force=force)
     isolation = Isolation(catalog, runtime, "compact", background=background)
     return _Compaction(catalog, blobs, runtime, policy, isolation, progress or no_progress).run(
@@ -109,7 +109,7 @@ class _Compaction:
     def run(self, stream: StreamId | None, *, background: bool) -> CompactReport:
         started_s = self._runtime.clock.monotonic()
         self._flatten(stream, background=background)
-        waiting: set[StreamId] = set()  # streams whose fresh extents are not worth a file yet
+        waiting: set[StreamId] = set()  # streams with tier-1 extents that are not worth a file yet
         for window in ExtentWindows(self._catalog, stream, self._isolation):
             window = [log for log in window if not self._isolation.is_backing_off(log.stream)]
             files = plan_compaction(window, self._policy, now=self._runtime.clock.now())
@@ -197,7 +197,7 @@ class _Compaction:
     def _publish(
         self, parts: Sequence[tuple[FilePart, int]], written: WrittenFile, key: str, lease: HeldLease, bytes_in: int
     ) -> None:
-        """Adds the file `key`, which was made from so many stored bytes, in place of the extents of its parts."""
+        """Replaces the extents of the parts by the file `key`. `bytes_in` stored bytes were read to make the file."""
         self._blobs.put(key, [written.data])
         swapped: list[FilePart] = []
         try:

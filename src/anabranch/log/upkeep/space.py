@@ -31,8 +31,9 @@ _INDEX_BYTES: Final = 1024  # the assumed size of a tier-1 blob's header, which 
 
 
 class PinnedBytes(NamedTuple):
-    """Bytes of `files` files that would be freed but for `reason`; `by` names what it is. `until` is when it ends by
-    itself, None if that depends on something else: then `ends` says on what. `live`: some stream still views them."""
+    """Bytes of `files` files that can't be freed because of `reason`; `by` names the object that pins them. `until` is
+    when the reason ends by itself, None if it does not: then `ends` says what ends it. `live`: some stream still views
+    the bytes."""
 
     reason: str
     by: str
@@ -45,8 +46,8 @@ class PinnedBytes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpaceReport:
-    """The bytes of a store's files. `total` is the sum of `live`, which streams view, and of the parts of `pinned` that
-    nothing views, and the `manifests`. Bytes inlined in the catalog, and files that were attached, do not count."""
+    """The bytes of a store's files. `total` is the sum of `live` (bytes that streams view), `unused` (bytes of `pinned`
+    that nothing views) and `manifests`. Bytes inlined in the catalog, and files that were attached, do not count."""
 
     total: int
     live: int
