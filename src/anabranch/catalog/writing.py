@@ -69,7 +69,7 @@ class SqlWriting(SqlReading):
         states: Sequence[tuple[StateKind[Any, Any], Any]] = (),
         logs_of: Sequence[StreamId] = (),
     ) -> None:
-        """Does nothing: without a server, a query costs no round trip."""
+        """Does nothing, because a query costs no round trip without a server."""
 
     # scopes and streams
 

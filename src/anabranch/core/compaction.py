@@ -188,7 +188,7 @@ def _part(log: LogExtents, first: int, stop: int) -> FilePart:
 
 
 def merged_bounds(bounds: Iterable[TimeBounds]) -> TimeBounds:
-    """The least and the greatest time of several extents; None if none has any."""
+    """The smallest and the greatest time of several extents; both None if no extent has times."""
     times = [(each.low, each.high) for each in bounds if each.low is not None and each.high is not None]
     if not times:
         return TimeBounds(None, None)

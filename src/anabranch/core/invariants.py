@@ -93,9 +93,9 @@ def _span_flaws(view: StreamView, segment: Segment) -> Iterator[InvariantViolati
                 "a span that follows its log is not the last of its segment", segment.id, before.log
             )
         elif before.offset + before.stop - before.start != after.offset:
-            check_end = before.offset + before.stop - before.start
+            end = before.offset + before.stop - before.start
             yield InvariantViolation(
-                f"one span ends at offset {check_end}, the next begins at {after.offset}", segment.id, after.log
+                f"one span ends at offset {end}, the next begins at {after.offset}", segment.id, after.log
             )
     yield from _edge_flaws(view, segment, spans)
 
@@ -240,8 +240,8 @@ def progress_violations(log: LogState, writer: WriterId, progress: Progress) -> 
     if len(batches) > limits.WRITER_BATCHES_KEPT:
         yield f"{who} has {len(batches)} recorded batches, at most {limits.WRITER_BATCHES_KEPT} are kept"
     for one, two in pairwise(batches):
-        check_next = one.first + one.events == two.first and one.start + one.events <= two.start
-        if not check_next or one.appended_at > two.appended_at or one.fence > two.fence:
+        in_order = one.first + one.events == two.first and one.start + one.events <= two.start
+        if not in_order or one.appended_at > two.appended_at or one.fence > two.fence:
             yield f"{who}: its batches {one.first} and {two.first} do not follow each other"
     for first, count, start, at, fence in batches:
         # A sealed log may have been cut after the last viewed position.

@@ -62,24 +62,24 @@ def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _open_stream(source: Any) -> BoundedBatches:
-    stream = pa.ipc.open_stream(_Input(_checked(pa.ipc.MessageReader.open_stream(source))))
+    stream = pa.ipc.open_stream(_Input(_message_reader(pa.ipc.MessageReader.open_stream(source))))
     return BoundedBatches(stream.schema, iter(stream))
 
 
-def _checked(messages: Any) -> Callable[[int], bytes | memoryview]:
+def _message_reader(messages: Any) -> Callable[[int], bytes | memoryview]:
     """The bytes of the messages, each checked before the first of its bytes is returned."""
-    dictionaries, held = _Dictionaries(), memoryview(b"")
+    dictionaries, unread = _Dictionaries(), memoryview(b"")
 
     def read(size: int) -> bytes | memoryview:
-        nonlocal held
-        if not held:
+        nonlocal unread
+        if not unread:
             try:
                 message = messages.read_next_message()
             except StopIteration:
                 return b""
             dictionaries.check(claims_of(_bytes(message.metadata), _bytes(message.body)))
-            held = _bytes(message.serialize())
-        part, held = held[:size], held[size:]
+            unread = _bytes(message.serialize())
+        part, unread = unread[:size], unread[size:]
         return part
 
     return read

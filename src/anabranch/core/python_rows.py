@@ -71,8 +71,8 @@ class RowChecker:
         return sum(_weight(row.get(name)) for name in self._sized) if self._sized else 0
 
     def checked(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of the row, with its times converted as the rules say. Raises SchemaMismatch if it has an unknown column or
-        a value of another type, InvalidArgument if it is not a mapping."""
+        """A copy of the row, with its times converted as the rules say. Raises SchemaMismatch if it has an unknown
+        column or a value of another type, InvalidArgument if it is not a mapping."""
         classes = self._classes
         try:
             own = {**row}
@@ -91,11 +91,11 @@ class RowChecker:
             raise SchemaMismatch(
                 f"unknown column '{unknown}'; the stream has {', '.join(classes)}", column=str(unknown)
             ) from None
-        return self._normalized(own)
+        return self._normalize(own)
 
     def check_values(self, row: Mapping[str, Any]) -> None:
-        """Check of a checked row what is else left to Arrow: that its integers, decimals and durations are in the range of
-        their columns, and that its texts are Unicode. Raises SchemaMismatch."""
+        """Check what `checked` leaves to Arrow: that the row's integers, decimals and durations are in the range of
+        their columns, and that the row's texts are Unicode. Raises SchemaMismatch."""
         for name, (low, high) in self._ranges.items():
             value = row.get(name)
             if value.__class__ is int and not low <= value <= high:
@@ -109,14 +109,14 @@ class RowChecker:
                 self._ask_arrow(name, value)
 
     def _check_narrow(self, row: Mapping[str, Any]) -> None:
-        """Check numbers of narrow columns: Arrow turns those that a narrow float can't hold into infinity."""
+        """Check the numbers of narrow float columns: Arrow turns a number that the type can't hold into infinity."""
         for name, limits_of in self._narrow.items():
             value: Any = row.get(name)
             limit = limits_of.get(value.__class__)
             if limit is not None and not -limit <= value <= limit:
                 self._ask_arrow(name, value)
 
-    def _normalized(self, own: dict[str, Any]) -> dict[str, Any]:
+    def _normalize(self, own: dict[str, Any]) -> dict[str, Any]:
         when = own.get(self._when)  # type: ignore[arg-type] # without such a column this is None, which is not a key
         kind = when.__class__
         # The usual case first: every single event pays for each step here.
@@ -132,7 +132,7 @@ class RowChecker:
         for name, kind in self._timed.items():
             if (value := own.get(name)) is not None:
                 try:
-                    own[name] = _settled(value, kind, self._rules)
+                    own[name] = _convert_times(value, kind, self._rules)
                 except InvalidArgument as exc:
                     raise _mismatch(name, kind, exc) from exc
         return own
@@ -254,7 +254,7 @@ def to_table(data: Any) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as exc:
         # Of a single column, for example, or of a DataFrame whose column holds numbers and text.
         raise InvalidArgument(f"this {type(data).__name__} is not a batch of columns: {exc}") from exc
-    return batches.read_all()  # an error of what is computed only now is the caller's own
+    return batches.read_all()  # a source that computes its batches only now may raise an error of the caller's own
 
 
 def _user_columns(table: pa.Table, columns_of_stream: Sequence[str]) -> pa.Table:
@@ -264,7 +264,7 @@ def _user_columns(table: pa.Table, columns_of_stream: Sequence[str]) -> pa.Table
     return table.select([i for i, name in enumerate(names) if name not in added]) if added else table
 
 
-def _settled(value: Any, kind: pa.DataType, rules: TimeRules) -> Any:
+def _convert_times(value: Any, kind: pa.DataType, rules: TimeRules) -> Any:
     """A value with all times in it converted. Anything that is not a time is left unchanged."""
     if value is None:
         return None
@@ -274,25 +274,27 @@ def _settled(value: Any, kind: pa.DataType, rules: TimeRules) -> Any:
         return to_micros(value, rules)
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         types = {field.name: field.type for field in kind}
-        return {name: _settled(each, types[name], rules) if name in types else each for name, each in value.items()}
+        return {
+            name: _convert_times(each, types[name], rules) if name in types else each for name, each in value.items()
+        }
     if pa.types.is_list(kind) and not isinstance(value, (str, bytes)):
-        return [_settled(each, kind.value_type, rules) for each in value]
+        return [_convert_times(each, kind.value_type, rules) for each in value]
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, Mapping) else value
-        return [(_settled(k, kind.key_type, rules), _settled(v, kind.item_type, rules)) for k, v in pairs]
+        return [(_convert_times(k, kind.key_type, rules), _convert_times(v, kind.item_type, rules)) for k, v in pairs]
     return value
 
 
 def _for_arrow(value: Any) -> Any:
-    """The value with a copy of the bytes of each memoryview in it (see `binary_column`), and null for each NaT of pandas,
-    of which Arrow makes a date or an error."""
+    """The value with a copy of the bytes of each memoryview in it (see `binary_column`), and null for each NaT of
+    pandas, which Arrow would refuse or turn into a date."""
     if isinstance(value, memoryview):
         return bytes(value)
     if isinstance(value, dict):
         return {_for_arrow(name): _for_arrow(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_for_arrow(each) for each in value]
-    if isinstance(value, tuple):  # as an entry of a map has to stay one
+    if isinstance(value, tuple):  # an entry of a map has to stay a tuple
         return tuple(map(_for_arrow, value))
     if is_nat(value):
         return None
@@ -351,8 +353,8 @@ def refuse_loss(value: Any, kind: pa.DataType, rules: TimeRules) -> None:
 
 
 def _members(value: Any, kind: pa.DataType) -> Iterator[tuple[str, Any]]:
-    """The members of a struct, given as a mapping or as a tuple of all. Raises ValueError for anything else: Arrow makes a
-    struct of nulls of an empty list or text, and the process ends for some lists of pairs."""
+    """The members of a struct, given as a mapping or as a tuple of all members. Raises ValueError for anything else:
+    Arrow turns an empty list or text into a struct of nulls, and some lists of pairs crash the process."""
     names = [field.name for field in kind]
     if isinstance(value, tuple) and len(value) == len(names):
         yield from zip(names, value, strict=True)
@@ -366,13 +368,14 @@ def _members(value: Any, kind: pa.DataType) -> Iterator[tuple[str, Any]]:
 
 
 def _has_unit(dtype: np.dtype[Any], kind: pa.DataType) -> bool:
-    """True if an array of numpy's durations or times has this Arrow type. Arrow itself takes the numbers of any."""
+    """True if an array of numpy's durations or times has this Arrow type. Arrow itself ignores the
+    array's unit."""
     same = pa.types.is_duration(kind) if dtype.kind == "m" else pa.types.is_timestamp(kind)
     return bool(same) and np.datetime_data(dtype) == (kind.unit, 1)
 
 
 def _finer(value: timedelta, kind: pa.DataType) -> bool:
-    """True for digits that a coarser type can't hold; pandas' have nanoseconds."""
+    """True if the duration has digits that the type can't hold. Durations of pandas have nanoseconds."""
     nanoseconds = kind.unit != "ns" and getattr(value, "nanoseconds", 0) != 0
     return nanoseconds or _rest(value // timedelta(microseconds=1), kind) != 0
 
@@ -383,8 +386,8 @@ def _rest(micros: int, kind: pa.DataType) -> int:
 
 
 def _narrow_limits(kind: pa.DataType) -> dict[type, float]:
-    """Up to which floats and integers a narrow float type needs no further check; nothing for other types. Arrow itself
-    checks integers for all but the narrowest."""
+    """By class, the greatest absolute value that a narrow float type takes without a further check; empty for other
+    types. Arrow itself checks integers for all float types but the narrowest."""
     limit = exact.narrow_limit(kind)
     if limit is None:
         return {}
@@ -396,7 +399,7 @@ def _fixed_width(kind: pa.DataType) -> bool:
 
 
 def _whole_range(kind: pa.DataType) -> tuple[int, int] | None:
-    """The least and the greatest integer that a column of numbers certainly takes; None for other columns."""
+    """The smallest and the greatest integer that a numeric column is certain to hold; None for other columns."""
     if pa.types.is_floating(kind):
         return -exact.EXACT_INTEGERS[kind.bit_width], exact.EXACT_INTEGERS[kind.bit_width]
     if not pa.types.is_integer(kind):

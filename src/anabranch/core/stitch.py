@@ -1,4 +1,5 @@
-"""Stitching: the epochs of several stream slices one after another, and the mapping of source pointers to the result."""
+"""Stitching: the epochs of several stream slices one after another, and the mapping of source pointers to the
+result."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class MovedRange(NamedTuple):
 class JoinResult:
     """The result of an append or a stitch: `stream` is the resulting stream. `parts` gives, for each source in the
     order given, its id and where its events are now. `repeats` counts the events left out as repeats of others; if
-    there are any, `parts` doesn't give the places."""
+    there are any, `parts` doesn't say where the events are now."""
 
     stream: StreamId
     parts: tuple[tuple[StreamId, tuple[MovedRange, ...]], ...]
@@ -73,8 +74,9 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True)
 class StitchPlan:
-    """The segments that the slices become; `moved` for each slice. From `epoch` on, `opened` take the appends; if there
-    are none, the last slice's current segments stay current. `number` is the next free segment number."""
+    """The segments that the slices become, and for each slice, in `moved`, where its events are now. From `epoch` on,
+    `opened` take the appends; if there are none, the last slice's current segments stay current. `number` is the next
+    free segment number."""
 
     slices: tuple[SegmentSlice, ...]
     moved: tuple[tuple[MovedRange, ...], ...]
@@ -97,7 +99,7 @@ def plan_stitch(slices: Sequence[StreamSlice], *, epoch: int, number: int, opene
         shift = epoch - min(segment_slice.segment.created for segment_slice in stream_slice.segments)
         epoch = stream_slice.view.info.epoch + shift + 1
         renumbered = [
-            _renumbered(segment_slice, shift, number + i, epoch if ends else None)
+            _renumber(segment_slice, shift, number + i, epoch if ends else None)
             for i, segment_slice in enumerate(stream_slice.segments)
         ]
         number += len(renumbered)
@@ -119,7 +121,7 @@ def plan_stitch(slices: Sequence[StreamSlice], *, epoch: int, number: int, opene
     )
 
 
-def _renumbered(segment_slice: SegmentSlice, shift: int, number: int, end: int | None) -> SegmentSlice:
+def _renumber(segment_slice: SegmentSlice, shift: int, number: int, end: int | None) -> SegmentSlice:
     """The slice of a segment as the segment `number`, `shift` epochs later; if it was current, it lasts until the epoch
     `end`."""
     old = segment_slice.segment

@@ -21,12 +21,12 @@ Handler: TypeAlias = Callable[[Notification], object]
 
 
 class Undelivered(AnabranchError):
-    """Raised by a handler that could not process a notification, and will get no more: the subscription ends, and the
-    bookmark stays before it."""
+    """Raised by a handler that could not process a notification and can't process later ones. The subscription ends,
+    and the bookmark stays before the notification."""
 
 
 class BookmarkCallbacks(NamedTuple):
-    """Checks and saves the bookmark of a named listener. Both raise Conflict where another process has taken over the
+    """Checks and saves the bookmark of a named listener. Both raise Conflict if another process has taken over the
     name."""
 
     check: Callable[[], None]
@@ -37,11 +37,11 @@ class Subscription(Displayed):
     """A listener. Calling it unsubscribes: `handle` is not called again, except for a call in progress.
 
     Each change is delivered once, in order, while the process runs. An exception from `handle` is logged, kept in
-    `failure` and counted in `failures`; delivery continues with the next notification. A named listener has a `bookmark`,
-    which advances after each call of `handle`. The next process continues from there: a notification that `handle` was
-    processing when this process was killed or the name was taken over is delivered again. A listener whose name another
-    process has taken over ends, with Conflict as its `failure`. `delivered` counts the notifications it has processed.
-    """
+    `failure` and counted in `failures`; delivery continues with the next notification. A named listener has a
+    `bookmark`, which advances after each call of `handle`. The next process continues from there: a notification that
+    `handle` was processing when this process was killed or the name was taken over is delivered again. A listener whose
+    name another process has taken over ends, with Conflict as its `failure`. `delivered` counts the notifications it
+    has processed."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Subscription(Displayed):
 
     @property
     def stopped(self) -> bool:
-        """True once it was unsubscribed, or has ended."""
+        """True once the listener was unsubscribed, or has ended."""
         return self._stopped
 
     def start(self) -> None:
@@ -125,7 +125,7 @@ class Subscription(Displayed):
         self._retries.again()
 
     def _owns_name(self) -> bool:
-        """False where another process has taken over the name: it gets the later notifications."""
+        """False if another process has taken over the name: that process gets the later notifications."""
         try:
             if self._bookmark is not None:
                 self._bookmark.check()
@@ -137,7 +137,7 @@ class Subscription(Displayed):
         return True
 
     def _deliver(self, each: Notification) -> bool:
-        """False where the handler can't get it."""
+        """Call the handler. Returns False if the handler raised Undelivered."""
         try:
             self._handle(each)
         except Undelivered:

@@ -31,12 +31,12 @@ class LogEvent:
 
     @property
     def logger(self) -> str:
-        """The name of its logger."""
+        """The name of the event's logger."""
         return f"anabranch.{self.package}"
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names of its fields."""
+        """The names of the event's fields."""
         return tuple(_FIELD.findall(self.text))
 
     def __call__(self, *, quiet: bool = False, traceback: BaseException | None = None, **fields: Any) -> None:

@@ -18,11 +18,11 @@ from anabranch.runtime.tasks import Task
 
 class Periodic:
     """Calls `work` every `period_s` seconds in its own task; None: never. The first call is after one whole period, or
-    `at_once`. A context manager, which starts it and closes it.
+    with `at_once` immediately. A context manager, which starts it and closes it.
 
     An error does not end it: it is logged, kept in `failure` until a round succeeds, and the next round tries again. An
-    error that is not one of the store's own also stays in `fault`. The exception is Closed, and the errors in
-    `ends_on`: these end it without a report, and the last one stays in `ended_by`.
+    error that is not one of the store's own also stays in `fault`. Closed and the errors in `ends_on` are
+    different: they end the loop without a report, and the error stays in `ended_by`.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Periodic:
 
     def close(self, timeout_s: float = limits.TASK_END_S) -> bool:
         """Start no further round, ever, and wait for the current one, which may check `closing` to end sooner. Returns
-        False, and logs an error, if it has not ended within `timeout_s`. A second call is harmless. `work` itself may
-        call it, which does not wait."""
+        False, and logs an error, if it has not ended within `timeout_s`. A second call is harmless. If `work`
+        itself calls it, it does not wait."""
         self._closed = True
         self.stop()
         task, began = self._task, self._runtime.clock.monotonic()
@@ -107,7 +107,7 @@ class Periodic:
 
     def _run(self) -> None:
         try:
-            while self._rest():
+            while self._wait_for_round():
                 self._round()
         except self._ends_on as exc:
             self.ended_by = exc
@@ -134,7 +134,7 @@ class Periodic:
 
     def _report(self, error: Exception, *, traceback: Exception | None = None) -> None:
         self._failures += 1
-        # The first failure, the second, the fourth, …: one that lasts does not fill the log.
+        # Only failures 1, 2, 4, 8 … in a row are warnings: an error that lasts does not fill the log.
         repeated = self._failures & (self._failures - 1) != 0
         BACKGROUND_FAILED(quiet=repeated, traceback=traceback, task=self._name, pause_s=self._pause_s(), error=error)
 
@@ -143,7 +143,7 @@ class Periodic:
         assert period_s is not None
         return max(0.0, period_s)
 
-    def _rest(self) -> bool:
+    def _wait_for_round(self) -> bool:
         """Wait for the next round; False once stopped."""
         until = self._runtime.clock.monotonic() + self._pause_s()
         with self._changed:

@@ -3,8 +3,8 @@
 A port method of the catalog or blobs may be a switching point in the simulation, so a lock that is held across one must
 come from this module too: a plain `threading.Lock` would stop the simulation.
 
-Everything in a store takes these locks. In a forked child they refuse to work, because the threads that hold them, and
-those they wait for, don't exist there. This costs nothing if the process never forks.
+Everything in a store takes these locks. In a forked child the locks raise Forked, because the threads that hold them,
+or that would wake a waiting caller, don't exist there. This costs nothing if the process never forks.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class _ThreadLock:
 
 
 class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
-    """A condition whose lock is acquired and released by C code alone. Ctrl-C may interrupt between any two steps of
-    Python code, but so can't leave the lock held. `threading.Condition` enters and leaves in Python."""
+    """A condition whose lock is acquired and released by C code alone. So Ctrl-C, which may interrupt Python code
+    between any two steps, can't leave the lock held. `threading.Condition` enters and leaves in Python."""
 
     def __init__(self) -> None:
         self._waiting = threading.Condition(self)
@@ -130,12 +130,12 @@ class _ThreadCondition(type(threading.RLock())):  # type: ignore[misc]
         self._waiting.notify_all()
 
 
-def _of_this_process() -> tuple[type[_ThreadLock], type[_ThreadCondition]]:
+def _new_classes() -> tuple[type[_ThreadLock], type[_ThreadCondition]]:
     """New classes for the locks and conditions of one process, so that they can be disabled in its children."""
     return type("_Lock", (_ThreadLock,), {"__slots__": ()}), type("_Condition", (_ThreadCondition,), {})
 
 
-_Lock, _Condition = _of_this_process()
+_Lock, _Condition = _new_classes()
 
 
 def _refuse(*_arguments: object) -> NoReturn:
@@ -150,7 +150,7 @@ def _disown() -> None:
     for kind in (_Lock, _Condition):
         for verb in ("__enter__", "acquire"):
             setattr(kind, verb, _refuse)
-    _Lock, _Condition = _of_this_process()
+    _Lock, _Condition = _new_classes()
 
 
 os.register_at_fork(after_in_child=_disown)

@@ -3,10 +3,9 @@
 A store traces only if a tracer provider was handed in (`anabranch.connect(…, tracer_provider=…)`); otherwise
 `Runtime.tracing` is None, and nothing of OpenTelemetry is imported. Its API is an optional dependency.
 
-This file declares all names: of the spans, and of their attributes. They follow the semantic conventions for messaging
-where these have a name; others begin with `anabranch.`. A span never holds keys or payloads of events, addresses or
-credentials. An error appears as its class only, because its message may quote data.
-"""
+This file declares all names: of the spans, and of their attributes. The names follow the semantic conventions for
+messaging where the conventions have one; other names begin with `anabranch.`. A span never holds keys or payloads of
+events, addresses or credentials. An error appears as its class only, because its message may quote data."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ class AppendSpan:
 
 class Tracing:
     """Records spans with the tracer of one provider. Thread-safe. Times are in µs since the Unix epoch, by the clock of
-    this process (`now`), as those of the caller's spans are, not by the catalog's."""
+    this process (`now`), like the times of the caller's spans, and not by the catalog's clock."""
 
     def __init__(self, provider: TracerProvider, clock: Clock, *, version: str) -> None:
         """`version` is the version of the instrumentation. Raises MissingExtra if the API of OpenTelemetry is not
@@ -99,7 +98,8 @@ class Tracing:
         return self._clock.now()
 
     def append(self, stream: str, writer: str, joined: AppendSpan | None = None) -> AppendSpan:
-        """The span of an append, of which the caller's current span is the parent; or `joined`, with a link to it."""
+        """The span of an append, a child of the caller's current span. If `joined` is given, it is returned instead,
+        with a link to the caller's current span."""
         caller = self._api.get_current_span().get_span_context()
         if joined is not None:
             joined.join(caller)
@@ -125,7 +125,7 @@ class Tracing:
         self._record("commit", kind, attributes, began_at, parent=False, links=links, error=error)
 
     def read(self, began_at: int, stream: str, segment: SegmentId, events: int, *, group: str | None = None) -> None:
-        """Record the reading of one batch, of which the caller's current span is the parent."""
+        """Record the reading of one batch, as a child of the caller's current span."""
         attributes = _operation("read", "receive") | {_STREAM: stream, _SEGMENT: str(segment), _EVENTS: events}
         if group is not None:
             attributes[_GROUP] = group
@@ -151,7 +151,7 @@ class Tracing:
                 _fail(span, exc)
             raise
         finally:
-            with suppress(Exception):  # as for what is recorded afterwards
+            with suppress(Exception):  # an error in processing a span must not fail the step
                 span.end()
 
     def _record(

@@ -39,18 +39,18 @@ def aggregated(node: ast.Aggregation, vector: SeriesVector, parameter: Floats | 
         case "count_values", str() as label:
             return _count_values(vector, groups, label)
         case (("topk" | "bottomk"), np.ndarray() as most):
-            return _ranked(vector, list(groups.values()), most, largest=node.name == "topk")
+            return _top_series(vector, list(groups.values()), most, largest=node.name == "topk")
         case "quantile", np.ndarray() as wanted:
             found = [_quantile(vector.values[rows], vector.present[rows], wanted) for rows in groups.values()]
             present = [vector.present[rows].any(axis=0) for rows in groups.values()]
             return SeriesVector([dict(key) for key in groups], np.array(found), np.array(present))
-    if node.name not in _REDUCED:
+    if node.name not in _REDUCERS:
         raise InvalidSql(f"the aggregation {node.name} is not supported")
     order = np.concatenate(list(groups.values()))
     starts = np.cumsum([0, *(len(rows) for rows in groups.values())])[:-1]
     values, present = vector.values[order], vector.present[order]
     counts = np.add.reduceat(present.astype(np.int64), starts, axis=0)
-    result = _REDUCED[node.name](values, present, starts, counts)
+    result = _REDUCERS[node.name](values, present, starts, counts)
     return SeriesVector([dict(key) for key in groups], result, counts > 0)
 
 
@@ -75,14 +75,14 @@ def _variance(values: Floats, present: Bools, starts: Integers, counts: Integers
 
 def _extreme(largest: bool) -> Callable[[Floats, Bools, Integers, Integers], Floats]:
     def found(values: Floats, present: Bools, starts: Integers, _: Integers) -> Floats:
-        pick = np.fmax if largest else np.fmin  # a number before NaN
+        pick = np.fmax if largest else np.fmin  # NaN only if there is no number
         result: Floats = pick.reduceat(np.where(present, values, np.nan), starts, axis=0)
         return result
 
     return found
 
 
-_REDUCED: Final[dict[str, Callable[[Floats, Bools, Integers, Integers], Floats]]] = {
+_REDUCERS: Final[dict[str, Callable[[Floats, Bools, Integers, Integers], Floats]]] = {
     "sum": _sum,
     "avg": _mean,
     "count": lambda values, present, starts, counts: counts.astype(np.float64),
@@ -102,8 +102,9 @@ def _quantile(values: Floats, present: Bools, wanted: Floats) -> Floats:
     return between(wanted, present.sum(axis=0), lambda rank: ranked[rank, columns])
 
 
-def _ranked(vector: SeriesVector, groups: list[list[int]], most: Floats, *, largest: bool) -> SeriesVector:
-    """The `most` largest or smallest of each group, with their own labels. At one time, they are in that order."""
+def _top_series(vector: SeriesVector, groups: list[list[int]], most: Floats, *, largest: bool) -> SeriesVector:
+    """The `most` largest or smallest series of each group, with their own labels. Series are in the order of their
+    ranks at the first time."""
     if not (np.abs(most) < _INTEGERS_MAX).all():
         raise InvalidSql(f"Scalar value {number_text(float(most[0]))} overflows int64")
     present = vector.present.copy()
@@ -120,7 +121,7 @@ def _ranked(vector: SeriesVector, groups: list[list[int]], most: Floats, *, larg
 
 
 def _count_values(vector: SeriesVector, groups: dict[Key, list[int]], label: str) -> SeriesVector:
-    """How many series of each group have each value, with the value as a label."""
+    """For each value in a group, the number of series that have it, with the value as a label."""
     labels, values, present = [], [], []
     for key, rows in groups.items():
         own, there = vector.values[rows], vector.present[rows]

@@ -52,8 +52,8 @@ def combined(node: ast.BinaryNode, left: SeriesVector | Floats, right: SeriesVec
     match left, right:
         case SeriesVector(), SeriesVector():
             if node.operator in _SETS:
-                return _sets(node.operator, merged(left), merged(right), node.matching)
-            return _matched(node, merged(left), merged(right))
+                return _set_operation(node.operator, merged(left), merged(right), node.matching)
+            return _match_series(node, merged(left), merged(right))
         case SeriesVector(), np.ndarray():
             return _with_scalar(node, left, left.values, right)
         case np.ndarray(), SeriesVector():
@@ -81,13 +81,14 @@ def _signature(matching: ast.Matching, labels: Labels) -> Labels:
     return only(labels, matching.labels) if matching.on else without(labels, (*matching.labels, NAME))
 
 
-def _sets(operator: str, left: SeriesVector, right: SeriesVector, matching: ast.Matching) -> SeriesVector:
+def _set_operation(operator: str, left: SeriesVector, right: SeriesVector, matching: ast.Matching) -> SeriesVector:
     first, second = (left, right) if operator != "or" else (right, left)
     signature = partial(_signature, matching)
     there = {key: second.present[rows].any(axis=0) for key, rows in rows_by(second.labels, signature).items()}
     nowhere = np.zeros(first.present.shape[1], np.bool_)
     others = [there.get(key_of(signature(labels)), nowhere) for labels in first.labels]
-    mask: Bools = np.array(others, np.bool_).reshape(first.present.shape)  # the type is not known where there are none
+    # `first` may have no series: the type and the shape of an empty list are not known.
+    mask: Bools = np.array(others, np.bool_).reshape(first.present.shape)
     kept = SeriesVector(first.labels, first.values, first.present & (mask if operator == "and" else ~mask))
     if operator != "or":
         return merged(kept)
@@ -95,13 +96,14 @@ def _sets(operator: str, left: SeriesVector, right: SeriesVector, matching: ast.
     return merged(SeriesVector([*left.labels, *kept.labels], values, present))
 
 
-def _matched(node: ast.BinaryNode, left: SeriesVector, right: SeriesVector) -> SeriesVector:
-    """Pairs each series of the many side (or of the left side) with the series of the other side that has the same
-    signature."""
+def _match_series(node: ast.BinaryNode, left: SeriesVector, right: SeriesVector) -> SeriesVector:
+    """Pairs each series of the many side (of the left side, if no side is) with the series of the other side that has
+    the same signature."""
     matching = node.matching
     swapped = matching.many == "right"
     many, one = (right, left) if swapped else (left, right)
-    used = many.present.any(axis=0) & one.present.any(axis=0)  # Prometheus looks no further where a side is empty
+    # At times when a side is empty, Prometheus does not look for duplicates.
+    used = many.present.any(axis=0) & one.present.any(axis=0)
     signature = partial(_signature, matching)
     groups = rows_by(one.labels, signature)
     for rows in groups.values():

@@ -24,8 +24,8 @@ _LAST_MS: Final = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A field of a stream as a metric. `name` is its name, or, if the stream has a column `__name__`, what follows the
-    name in that column. `labels` are the columns of its labels."""
+    """A field of a stream as a metric. `name` is the metric's name; if the stream has a column `__name__`, it is a
+    suffix to the name in that column. `labels` has the column of each label."""
 
     measurement: Measurement
     field: str
@@ -38,8 +38,8 @@ class Metric:
         return NAME in self.labels
 
     def samples_sql(self, matchers: Sequence[ast.LabelMatcher], first: int, last: int, samples_max: int) -> str | None:
-        """SQL for a row a series: its labels, then its times (µs) and values as lists in the order of time, from `first` to
-        `last` (ms, inclusive); at most `samples_max` samples. None if no series can match."""
+        """SQL for one row for each series: its labels, then its times (µs) and values as lists in the order of time,
+        from `first` to `last` (ms, inclusive); at most `samples_max` samples. None if no series can match."""
         where = self._where(matchers, first, last)
         if where is None:
             return None
@@ -61,7 +61,7 @@ class Metric:
         )
 
     def labels_sql(self, matchers: Sequence[ast.LabelMatcher], first: int, last: int) -> str | None:
-        """SQL for the labels of the series alone, as `samples_sql`."""
+        """Like `samples_sql`, for only the labels of the series."""
         where = self._where(matchers, first, last)
         columns = self._columns() or ["1 AS none"]
         return (
@@ -93,7 +93,8 @@ class Metric:
 
 
 def metrics_of(measurements: Sequence[Measurement]) -> Iterator[Metric]:
-    """The metrics of streams: the field `value` has the name of the stream, other fields add theirs."""
+    """The metrics of streams. The field `value` has the name of the stream; other fields append their own name to
+    it."""
     for measurement in measurements:
         labels: dict[str, str] = {}
         for column in measurement.tags:
