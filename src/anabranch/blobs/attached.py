@@ -11,15 +11,14 @@ from anabranch.blobs.port import BlobInfo, Blobs
 from anabranch.errors import BlobMissing, ReadOnlyStore, StoreNotFound
 from anabranch.runtime.tasks import Tasks
 
-LocateAttachment = Callable[
-    [str], str | None
-]  # from an attachment's id to its place; None if there is no such attachment
+# From an attachment's id to its place; None if there is no such attachment.
+LocateAttachment = Callable[[str], str | None]
 OpenLocation = Callable[[str], Blobs]
 
 
 class AttachedBlobs:
-    """`blobs.port.Blobs` of a store and of the places attached to it. An attached place is opened when it is first read, and
-    is never changed.
+    """`blobs.port.Blobs` of a store and of the places attached to it. An attached place is opened when it is first
+    read, and is never changed.
 
     `locate` is called when an attachment is first used, so attachments made by other processes are found too.
     """

@@ -4,7 +4,7 @@
     history/<begun_at, 16 hex digits>-<token>.parquet    tier 2: compacted files
     manifests/<begun_at, 16 hex digits>-<token>/         copies of the catalog: parts 00000000.arrow …, and an index
     attached/<begun_at, 16 hex digits>-<token>/<name>    an attached file, which the store never writes
-    footers/<begun_at, 16 hex digits>-<token>/<name>     the same; its checksum covers its footer only
+    footers/<begun_at, 16 hex digits>-<token>/<name>     an attached file whose checksum covers its footer only
 
 The time comes first, so that a listing in key order is in order of time and the collector can stop at its horizon.
 

@@ -62,8 +62,8 @@ def frame(
     """Lay out messages after a header and an index. `parts[i]` describes `messages[i]`; its entry in the index also
     gets the message's place (`at`, `length`).
 
-    A part's `checksum` is its message's. A `sealer` encrypts each message into a box for its place in the blob `key`;
-    then the checksum is the box's."""
+    A part's `checksum` is the checksum of its message. A `sealer` encrypts each message into a box for its place in the
+    blob `key`; then `checksum` is the checksum of the box."""
     if sealer is None:
         return _assemble(index, _with_offsets(parts, [message.size for message in messages]), messages, _NO_CIPHER)
     entries = _with_offsets(parts, [sealer.size(message.size) for message in messages])

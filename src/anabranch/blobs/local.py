@@ -176,9 +176,8 @@ class LocalBlobs:
         self._access.make_root(self._root)
         self._access.make_folder(folder)
         for created in unsynced:
-            if (
-                created == self._root or created in self._root.parents
-            ):  # outside, which this process may not be able to list
+            # The parent of these folders is outside the root: this process may not be able to list it.
+            if created == self._root or created in self._root.parents:
                 sync_parent(created)
             else:
                 _sync_folder(created.parent)

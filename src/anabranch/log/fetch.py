@@ -36,9 +36,8 @@ class _OpenParquetFile(NamedTuple):
 class Fetcher:
     """Returns the bytes of extents. A message's checksum is verified when the process first reads it.
 
-    A tier-2 file's checksum is verified when the file is first opened, and its pages' whenever they are read.
-    Thread-safe.
-    """
+    A tier-2 file's checksum is verified when the file is first opened, and the checksums of its pages whenever the
+    pages are read. Thread-safe."""
 
     def __init__(self, blobs: Blobs, runtime: Runtime) -> None:
         self._blobs = blobs
@@ -73,11 +72,11 @@ class Fetcher:
         if place not in self._verified:
             _verify(extent, message)
             self._remember(place)
-        return message if self._sealer is None else self._unsealed(extent, message, place)
+        return message if self._sealer is None else self._decrypt(extent, message, place)
 
     def decode(self, extent: Extent, message: pa.Buffer, columns: pa.Schema) -> pa.RecordBatch:
-        """The rows of an extent's `message`. Its values are checked when the process first decodes it: a checksum
-        proves who wrote the bytes only if no one else could have made one. Raises CorruptBlob."""
+        """The rows of an extent's `message`. Its values are checked when the process first decodes the message: the
+        checksum is no proof of who wrote the bytes, because anyone can compute one. Raises CorruptBlob."""
         place = None if extent.key is None else ((extent.key, extent.location.offset), extent.log, extent.schema)
         known = place in self._sound
         batch = codec.decode(message, columns, key=name_of(extent), known=known)
@@ -90,7 +89,7 @@ class Fetcher:
 
     def prepare(self, extent: Extent) -> None:
         """Verifies the message in the background, for a caller that will ask for it soon. Does so only for a large
-        message, and only if blobs are near: remote blobs are not fetched before they are needed."""
+        message, and only if blobs are local: remote blobs are not fetched before they are needed."""
         place = (extent.key, extent.location.offset)
         large = extent.encoding == "arrow" and extent.location.length >= limits.VERIFY_AHEAD_BYTES_MIN
         if self._near and large and extent.key is not None and place not in self._verified:
@@ -102,7 +101,7 @@ class Fetcher:
             _verify(extent, self._blobs.get(key, extent.location.offset, extent.location.length))
             self._remember((key, extent.location.offset))
 
-    def _unsealed(self, extent: Extent, box: pa.Buffer, place: _Place) -> pa.Buffer:
+    def _decrypt(self, extent: Extent, box: pa.Buffer, place: _Place) -> pa.Buffer:
         # The extents of staged rows are slices of one message; without this cache each would decrypt the same box.
         known = self._opened.get(place)
         if known is not None:
@@ -142,7 +141,7 @@ class Fetcher:
                 raise
             raise CorruptBlob(exc.key, exc.reason, self._blobs.path(exc.key)) from exc
         finally:
-            # Without the lock: an abandoned iteration ends wherever its memory is reclaimed, perhaps under that lock.
+            # Without the lock: an abandoned iteration ends when its memory is reclaimed, perhaps by a thread with the lock.
             if file is not None:
                 self._files[extent.key] = file
 

@@ -33,10 +33,9 @@ def cut_at(
     """The cut before the first event at or after `time` (µs) in stream order. In every segment it is at the first
     event of that time or later, or at the segment's end if there is none.
 
-    By append time, or by event time: then events after the cut may be earlier than `time`, but no event before the cut
-    is at or after it. The result is the same before and after compaction. `pin` places one segment exactly (see
-    `core.cuts.walk_cut`).
-    """
+    The time is the append time, or with `by_event_time` the event time. By event time, events after the cut may be
+    earlier than `time`, but no event before the cut is at or after `time`. The result is the same before and after
+    compaction. `pin` places one segment exactly (see `core.cuts.walk_cut`)."""
     if by_event_time and view.info.schema.time is None:
         raise InvalidArgument(f"'{view.info.name}' has no event time; use the append time")
 
@@ -48,7 +47,7 @@ def cut_at(
 
 def approximate_cut(catalog: Catalog, view: StreamView, time: Micros) -> StreamCut:
     """The approximate cut at an append time, from the catalog alone. If the exact cut lies inside an extent, this one
-    is at the extent's beginning. It is never after the exact cut, and does not go back as the time rises."""
+    is at the extent's beginning. It is never after the exact cut, and a later time never gives an earlier cut."""
     with catalog.reading() as reading:
         now = with_current_spans(reading, view)
 
@@ -100,8 +99,9 @@ def append_time(logs: LogReader, view: StreamView, segment: SegmentId, offset: i
 
 
 def newest_event(logs: LogReader, view: StreamView, segment: SegmentId, start: int, stop: int) -> Micros | None:
-    """The greatest event time of the segment's offsets `start <= offset < stop`, None if no event has one. Takes it from
-    the catalog, and from the events only where an extent holds others too. Raises StreamNotFound, Truncated."""
+    """The greatest event time of the segment's offsets `start <= offset < stop`, None if no event has a time. Uses the
+    catalog; reads events only of extents that also hold events outside these offsets. Raises StreamNotFound,
+    Truncated."""
     source = SegmentReader(logs, view, segment)
     newest: Micros | None = None
     offset = start
@@ -121,8 +121,8 @@ def newest_event(logs: LogReader, view: StreamView, segment: SegmentId, start: i
 
 def event_times_at(logs: LogReader, cut: StreamCut) -> dict[SegmentId, Micros]:
     """For each segment the newest event time of the extent that holds the last event before the cut, from the catalog
-    alone. Left out are segments of which nothing was read, or whose events have no time, or where what was read is
-    truncated; so all segments of a stream without event times. Raises StreamNotFound."""
+    alone. A segment is left out if no event before the cut is readable in it, or if the extent has no event times. So
+    a stream without event times gives no segments. Raises StreamNotFound."""
     with logs.catalog.reading() as reading:
         view = load(reading, cut.stream)
     if view.info.schema.time is None:
@@ -159,7 +159,7 @@ def _newer(one: Micros | None, other: Micros | None) -> Micros | None:
     return max((each for each in (one, other) if each is not None), default=None)
 
 
-class _Found(NamedTuple):
+class _ExtentPart(NamedTuple):
     """The selected part of an extent, with the fields of a `PlannedExtent`."""
 
     extent: Extent
@@ -170,7 +170,7 @@ class _Found(NamedTuple):
 
 def _first_extent(
     reading: Reading, view: StreamView, segment: SegmentId, start: int, stop: int, time: Micros, *, by_event_time: bool
-) -> _Found | None:
+) -> _ExtentPart | None:
     """The first extent that may hold an event at or after `time` among the readable offsets `start <= offset < stop`
     of the segment. The view must have the spans of this snapshot."""
     if segment not in view.segments:  # truncated since
@@ -180,7 +180,7 @@ def _first_extent(
             continue
         extent = reading.extent_at_time(span.log, low, time, by_event_time=by_event_time)
         if extent is not None and extent.start < high:
-            return _Found(extent, max(extent.start, low), min(extent.stop, high), span.offset - span.start)
+            return _ExtentPart(extent, max(extent.start, low), min(extent.stop, high), span.offset - span.start)
     return None
 
 

@@ -51,8 +51,8 @@ class TimeScan:
         self.segments: dict[SegmentId, Scanned] = {}
 
     def advance(self, view: StreamView, watch: Callable[[], object] = lambda: None) -> None:
-        """Scans what was not scanned yet, a page of extents at a time, and calls `watch` after each page. What is
-        truncated meanwhile is passed over. Raises StreamNotFound, CorruptBlob."""
+        """Scans the offsets that were not scanned yet, a page of extents at a time, and calls `watch` after each page.
+        Events that are truncated meanwhile are skipped. Raises StreamNotFound, CorruptBlob."""
         for segment in view.ordered:
             source = SegmentReader(self._logs, view, segment.id)
             while (at := self._at(view, segment.id)) < (stop := view.length(segment.id)):
@@ -62,7 +62,7 @@ class TimeScan:
                     self.segments[segment.id].stop = source.first_readable(at, stop)
                     continue
                 try:
-                    self._look(view, segment.id, page, read=True)
+                    self._scan_page(view, segment.id, page, read=True)
                 except BlobMissing as exc:
                     source.plan_again(exc)
                     continue
@@ -74,10 +74,10 @@ class TimeScan:
         for segment in view.ordered:
             source = SegmentReader(self._logs, view, segment.id)
             while (at := self._at(view, segment.id)) < (stop := view.length(segment.id)):
-                self._look(view, segment.id, source.plan_in(reading, at, stop), read=read)
+                self._scan_page(view, segment.id, source.plan_in(reading, at, stop), read=read)
 
     def runs(self, view: StreamView, segment: SegmentId) -> list[Run]:
-        """The runs in the range, limited to what can still be read of a segment."""
+        """The runs of a segment in the time range, without truncated offsets."""
         head = view.segments[segment].head
         runs = self.segments[segment].runs
         first = bisect_right(runs, head, key=lambda run: run[1])
@@ -98,15 +98,15 @@ class TimeScan:
         known.stop = max(known.stop, view.segments[segment].head)
         return known.stop
 
-    def _look(self, view: StreamView, segment: SegmentId, page: ReadPlan, *, read: bool) -> None:
+    def _scan_page(self, view: StreamView, segment: SegmentId, page: ReadPlan, *, read: bool) -> None:
         known = self.segments[segment]
         for piece in page.extents:
             if piece.stop + piece.shift > known.stop:  # else it was scanned before its page failed
-                self._look_at(view, known, piece, read=read)
+                self._scan_extent(view, known, piece, read=read)
                 known.stop = piece.stop + piece.shift
         known.stop = page.stop
 
-    def _look_at(self, view: StreamView, known: Scanned, piece: PlannedExtent, *, read: bool) -> None:
+    def _scan_extent(self, view: StreamView, known: Scanned, piece: PlannedExtent, *, read: bool) -> None:
         bounds = piece.extent.events if self._by_event_time else piece.extent.appended
         start, stop = piece.start + piece.shift, piece.stop + piece.shift
         low, high = bounds.low, bounds.high

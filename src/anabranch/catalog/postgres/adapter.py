@@ -141,7 +141,7 @@ class PostgresCatalog:
                     raise StoreBusy(f"another client has held the catalog {self._where} for too long") from exc
                 continue
             except psycopg.Error as exc:
-                raise self._failed(database, exc) from exc
+                raise self._handle_error(database, exc) from exc
             except BaseException:
                 self._pool.discard(database)
                 raise
@@ -151,7 +151,7 @@ class PostgresCatalog:
                 self._notify()
             return decided
 
-    def _failed(self, database: PipelineConnection, exc: psycopg.Error) -> AnabranchError:
+    def _handle_error(self, database: PipelineConnection, exc: psycopg.Error) -> AnabranchError:
         if is_lost(database, exc):
             self._pool.discard(database)
             return self._uncertain(exc)

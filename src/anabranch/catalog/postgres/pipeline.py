@@ -50,9 +50,8 @@ class StatementResult(NamedTuple):
 class PipelineConnection(psycopg.Connection[tuple[Any, ...]]):
     """The driver's connection, with `run_statements`. For one thread at a time.
 
-    If the server does not answer within `answer_s` seconds, `timed_out` is set, psycopg.OperationalError is raised and the
-    connection is closed, because a late answer would be mistaken for the next statement's.
-    """
+    If the server does not answer within `answer_s` seconds, `timed_out` is set, psycopg.OperationalError is raised and
+    the connection is closed, because a late answer would be mistaken for the next statement's."""
 
     answer_s: float = limits.CATALOG_ANSWER_S
     timed_out: bool = False
@@ -88,7 +87,7 @@ class PipelineConnection(psycopg.Connection[tuple[Any, ...]]):
         """Run statements of `SQL`, in order and in one round trip. Returns one result per statement. If one fails,
         raises its psycopg.Error, and those after it do not run. Any other interruption closes the connection."""
         clock = self.server_clock
-        # Not behind a commit: an error there would say that nothing was changed.
+        # The clock is not read behind a commit: an error of that statement would say that nothing was changed.
         if clock is None or not clock.due or (calls and calls[-1][0] == "commit"):
             return self._run(calls)
         *answers, read = self._run([*calls, ("clock", ())])

@@ -50,8 +50,8 @@ _RESULT_NOT_NEEDED = frozenset(
 
 
 class PostgresRoundTrips(PostgresReading):
-    """The statements of a transaction that may have a subject `on`. Without one, no other transaction changes what it
-    reads, so answers are cached."""
+    """The statements of a transaction that may have a subject `on`. Without a subject, no other transaction
+    changes what this one reads, so answers are cached."""
 
     def __init__(self, database: PipelineConnection, on: Subject | None = None) -> None:
         super().__init__(database)
@@ -59,7 +59,7 @@ class PostgresRoundTrips(PostgresReading):
         self._changes: list[tuple[Any, ...]] = []  # rows of the outbox that are not written yet
         self._unsent: list[tuple[str, Any]] = []  # statements to send with the next query, in one round trip
         self._subject_info: StreamInfo | None = None  # the subject's stream, as read under its lock
-        self._log_end: LogEnd | None = None  # of the subject's log, until something is changed
+        self._log_end: LogEnd | None = None  # the end of the subject's log; None once something was changed
         self._prefetched = PrefetchCache()  # without a subject only: results that no other transaction can change
 
     def prefetch(

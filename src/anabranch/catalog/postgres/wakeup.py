@@ -24,7 +24,8 @@ _PAUSE_S = 0.005  # between two notifications: commits in between share the next
 
 class Notifier:
     """Sends notifications from a connection of its own. A notification inside a commit would serialize all commits of
-    the server. Sent after it, once for many commits, it does not delay them. It may be lost, so listeners also poll."""
+    the server. Sent after the commits, one for many of them, it does not delay them. It may be lost, so listeners also
+    poll."""
 
     def __init__(self, address: DatabaseAddress, pool: Pool, runtime: Runtime) -> None:
         self._channel = address.channel
