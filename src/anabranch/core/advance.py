@@ -29,7 +29,7 @@ def advance(
     stop: StreamCut | None = None,
 ) -> StreamCut:
     """The first cut after `start`, event by event in this module's order, with at least `amount` between them; with
-    `at_most`, the last one with no more than `amount`. Never after `stop` (None: the tail).
+    `at_most`, the last cut with no more than `amount` between them. Never after `stop` (None: the tail).
 
     Weighs each segment ahead once, and those of the last round once per step of a binary search.
     """

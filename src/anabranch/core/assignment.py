@@ -54,7 +54,7 @@ def plan_moves(
     surplus = max(0, len(owned[reader_name]) - share[reader_name])
     # The reader that takes over a given-up segment already has at least this much lag.
     target_lag = min((load[reader] for reader in owned if len(owned[reader]) < share[reader]), default=0)
-    return _segments_to_give_up(owned[reader_name], surplus, lag, keep, target_lag), _taken(
+    return _segments_to_give_up(owned[reader_name], surplus, lag, keep, target_lag), _segments_to_take(
         reader_name, owned, free, share, load, lag
     )
 
@@ -62,8 +62,8 @@ def plan_moves(
 def _segments_to_give_up(
     own: list[S], surplus: int, lag: Mapping[S, int], keep: Collection[S], target_lag: int
 ) -> frozenset[S]:
-    """Which `surplus` segments to give up so that lag is balanced: in order of lag, furthest behind first, each is kept
-    or moved to where the total lag is lower."""
+    """Which `surplus` segments to give up so that lag is balanced: in order of lag, furthest behind first, each
+    segment goes to the side with less lag so far, the kept or the given-up ones."""
     own_lag = sum(_weight(lag, segment) for segment in own if segment in keep)
     movable = [segment for segment in _furthest_first(own, lag) if segment not in keep]
     to_move = min(surplus, len(movable))
@@ -78,7 +78,7 @@ def _segments_to_give_up(
     return frozenset(moved)
 
 
-def _taken(
+def _segments_to_take(
     reader_name: str,
     owned: Mapping[str, list[S]],
     free: list[S],
@@ -87,7 +87,7 @@ def _taken(
     lag: Mapping[S, int],
 ) -> frozenset[S]:
     """Assigns the free segments, furthest behind first, each to the reader with capacity and the least lag. Returns
-    those of `reader_name`."""
+    the segments that `reader_name` takes."""
     capacity = {reader: share[reader] - len(owned[reader]) for reader in owned}
     own = set()
     for segment in _furthest_first(free, lag):

@@ -9,8 +9,9 @@ from anabranch.model.cut import StreamCut
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """How many events are on the wrong side of `cut`: `before_cut` counts those before it with a time at or after the given
-    one, `after_cut` those after it with an earlier time. If both are 0, the cut is exactly a filter by that time."""
+    """How many events are on the wrong side of `cut`: `before_cut` counts the events before the cut whose time is at or
+    after the given time, `after_cut` the events after the cut with an earlier time. If both are 0, the cut is exactly a
+    filter by that time."""
 
     cut: StreamCut
     before_cut: int

@@ -12,7 +12,8 @@ from anabranch.model.pointer import EventPointer
 
 
 class Relocated(NamedTuple):
-    """Offsets `start <= offset < stop` of the former segment `old` of `source` are now those from `at` on of `new`."""
+    """Offsets `start <= offset < stop` of the former segment `old` of `source` are now the offsets of `new` from `at`
+    on."""
 
     source: StreamId
     old: SegmentId

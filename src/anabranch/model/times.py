@@ -18,9 +18,8 @@ UNITS_NS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}  #
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _NANOSECOND_DIGITS = re.compile(r"[.,]\d{6}(\d+)")  # digits of a text that a datetime can't hold
-_CHECKED_MIN: Final = (
-    limits.TIME_PLAUSIBLE_MIN_US // 1_000_000
-)  # the smallest integer that is plausible in any unit: in seconds
+# The smallest integer that is plausible in any unit: in seconds.
+_CHECKED_MIN: Final = limits.TIME_PLAUSIBLE_MIN_US // 1_000_000
 _UNIT_NAMES: Final = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _warned: set[str] = set()  # warnings that this process has already issued
 
@@ -36,9 +35,8 @@ class TimeRules:
 
     `zone` applies to times without a zone: an IANA name; `refuse`; or None for UTC, with one warning per process. With
     `truncate`, digits beyond µs are cut off; otherwise times with such digits are refused. Integers are µs; with
-    `implausible`, those that are a likely time only in another unit are accepted, with one warning per process; otherwise
-    they are refused.
-    """
+    `implausible`, integers that are a plausible time only in another unit are accepted, with one warning per process;
+    otherwise they are refused."""
 
     zone: str | None = None
     truncate: bool = False

@@ -55,15 +55,15 @@ def backup(
     """Copies the catalog as of one moment, and the blobs it needs, to `target`, which holds one backup of one store.
 
     Safe in parallel with everything else: a lease protects the blobs from collection meanwhile. Blobs from a previous
-    backup are not copied again; those from an unfinished one are verified first. Every checksum is verified.
-    `progress` is called with rows, then with blobs. Raises InvalidArgument if `target` holds something else, such as the
-    backup of another store; LeaseExpired, BlobMissing and CorruptBlob for a damaged store, StoreUnavailable and its subclasses.
+    backup are not copied again; those from an unfinished one are verified first. Every checksum is verified. `progress`
+    is called with rows, then with blobs. Raises InvalidArgument if `target` holds something else, such as the backup of
+    another store; LeaseExpired, BlobMissing and CorruptBlob for a damaged store, StoreUnavailable and its subclasses.
     """
     _mark(target, store_id(catalog, runtime))
     with HeldLease(catalog, runtime, "backup", "backup", initial_us=limits.BACKUP_LEASE_US) as hold:
         before = manifests.folders(target)[:1]
         manifest = manifests.write(catalog, target, runtime, progress=progress)
-        sure = _sure(target, before)
+        sure = _blobs_of_finished(target, before)
         copied = _Copy(blobs, target, progress, hold)
         copied.run(manifests.referenced_blobs(target, manifest), sure)
         hold.confirm()
@@ -75,7 +75,7 @@ def _tidy(target: Blobs, runtime: Runtime) -> int:
     """Removes what the newest backup does not need; returns the number of removed blobs."""
     manifests.prune(target, runtime, keep=1)
     newest = manifests.read(target, manifests.folders(target)[0])
-    # Listed before the check for another backup under way: what that one copies later is not in the list.
+    # Listed before the check for another backup under way, so that blobs which it copies later are not in the list.
     surplus = [
         there.key
         for row, there in manifests.join_by_key(
@@ -84,7 +84,7 @@ def _tidy(target: Blobs, runtime: Runtime) -> int:
         if row is None and there is not None
     ]
     if manifests.unfinished(target):
-        return 0  # it may rely on these blobs; if it was killed, it is removed in time
+        return 0  # the unfinished backup may rely on these blobs; if it was killed, it is pruned later
     for key in surplus:
         target.delete(key)
     return len(surplus)
@@ -156,7 +156,7 @@ def _marked_store(target: Blobs) -> str | None:
     return None if found is None else str(found)
 
 
-def _sure(target: Blobs, folders: list[str]) -> Iterator[dict[str, Any]]:
+def _blobs_of_finished(target: Blobs, folders: list[str]) -> Iterator[dict[str, Any]]:
     """The blobs that a finished backup named: they were durable at its end. None from a backup that can't be read."""
     for folder in folders:
         try:
@@ -189,7 +189,7 @@ class _Copy:
     def _one(self, row: Mapping[str, Any], there: BlobInfo | None, *, sure: bool) -> None:
         key = row["key"]
         if there is not None:
-            if there.size == row["size"] and (sure or self._sound(row)):
+            if there.size == row["size"] and (sure or self._is_intact(row)):
                 self.there += 1
                 return
             self._target.delete(key)  # its copy was interrupted
@@ -206,7 +206,7 @@ class _Copy:
         self.blobs += 1
         self.bytes += data.size
 
-    def _sound(self, row: Mapping[str, Any]) -> bool:
+    def _is_intact(self, row: Mapping[str, Any]) -> bool:
         try:
             manifests.verify(row, self._target.get(row["key"]))
         except CorruptBlob:

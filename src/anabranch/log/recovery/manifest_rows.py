@@ -49,7 +49,7 @@ def _counts(row: _Row, *names: str) -> None:
 
 
 def _assigned(row: _Row, name: str) -> None:
-    """An id that a catalog assigned by counting: it can go on counting from there."""
+    """Checks an id that a catalog assigned by counting: the catalog must be able to continue counting from it."""
     if parse_count(row[name]) > _ASSIGNED_MAX:
         raise ValueError("the id is too large to have been assigned")
 

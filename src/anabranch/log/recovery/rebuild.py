@@ -109,14 +109,14 @@ def rebuild(
     )
     with catalog.reading() as snapshot:
         report.unconfirmed = list(map(shown_address, unconfirmed(snapshot)))
-        _look_at_blobs(report, manifest, blobs, snapshot, progress)
+        _check_blobs(report, manifest, blobs, snapshot, progress)
     report.unknown = list(UNKNOWN)
     return report
 
 
 def _only_store(blobs: Blobs) -> str | None:
-    """The store whose manifests are in `blobs`; None if no manifest says it. Raises InvalidArgument if there are
-    several."""
+    """The store whose manifests are in `blobs`; None if no manifest names its store. Raises InvalidArgument if there
+    are several."""
     found = list(dict.fromkeys(manifests.stores_of(blobs)))
     if len(found) > 1:
         raise InvalidArgument(
@@ -135,19 +135,20 @@ def release_reported(catalog: Catalog) -> bool:
 
 
 def reported_times(snapshot: Reading) -> range:
-    """The range of `begun_at` times of blobs that a rebuild has reported and that `release_reported` has not released."""
+    """The range of `begun_at` times of blobs that a rebuild has reported and that `release_reported` has not
+    released."""
     found = snapshot.state(REBUILT, LAST)
     return range(0) if found is None else range(found.start, found.end + 1)
 
 
-def _look_at_blobs(
+def _check_blobs(
     report: RebuildReport, manifest: Manifest, blobs: Blobs, snapshot: Reading, progress: ProgressCallback
 ) -> None:
     rows = manifests.referenced_blobs(blobs, manifest, unused=True)
     for row, there in manifests.join_by_key(rows, manifests.list_blobs(blobs)):
         if row is None:
             assert there is not None
-            found = _newer(blobs, there.key, there.size, snapshot)
+            found = _describe_newer(blobs, there.key, there.size, snapshot)
             # A blob that was begun before the manifest's horizon could not be committed after the manifest.
             if found is not None and (found.begun_at or 0) >= manifest.horizon:
                 report.newer.append(found)
@@ -167,7 +168,7 @@ def _look_at_blobs(
         progress("blobs", report.blobs, manifest.rows("blobs"))
 
 
-def _newer(blobs: Blobs, key: str, size: int, snapshot: Reading) -> UnlistedBlob | None:
+def _describe_newer(blobs: Blobs, key: str, size: int, snapshot: Reading) -> UnlistedBlob | None:
     """Describes a blob from its own index; None if the manifest has everything that it holds."""
     begun_at = keys.begun_at(key)
     try:

@@ -91,10 +91,10 @@ class _Space:
         """The report."""
         with self._catalog.reading() as snapshot:
             self._leases = [lease for lease in snapshot.leases() if lease.expires_at > self._now]
-            self._held = dict(snapshot.states(EPHEMERAL))
+            self._ephemeral_rows = dict(snapshot.states(EPHEMERAL))
             self._flushed = self._flushed_keys(snapshot)
-        listed = self._listed()
-        total = listed + self._uploads()
+        listed = self._measure_listed()
+        total = listed + self._measure_uploads()
         manifests = sum(info.size for info in self._blobs.list(keys.MANIFESTS))
         pinned = [
             PinnedBytes(each.reason, each.by, size, self._files[each], each.until, each.ends, each.live)
@@ -110,7 +110,7 @@ class _Space:
 
     # files in the catalog
 
-    def _listed(self) -> int:
+    def _measure_listed(self) -> int:
         after, total = BlobId(0), 0
         while True:
             with self._catalog.reading() as snapshot:
@@ -118,20 +118,20 @@ class _Space:
                 for row in page:
                     if not keys.is_attached(row.key):
                         total += row.size
-                        self._look(snapshot, row)
+                        self._add_file(snapshot, row)
             self._spans.clear()
             if not page:
                 return total
             after = page[-1].id
 
-    def _look(self, snapshot: Reading, row: BlobRow) -> None:
+    def _add_file(self, snapshot: Reading, row: BlobRow) -> None:
         extents = [extent for extent in snapshot.extents_of_blob(row.id) if extent.encoding != GONE]
         if not extents:
-            self._add(self._unused(row), row.size)
+            self._add(self._unused_reason(row), row.size)
             return
         viewed: dict[_Reason | None, int] = defaultdict(int)
         users: set[StreamId] = set()
-        lost = self._unlisted(row, extents)
+        lost = self._removed_bytes(row, extents)
         for extent, size in zip(extents, _shares(extents, row.size - lost), strict=True):
             streams = self._viewers(snapshot, extent)
             users |= streams
@@ -166,8 +166,10 @@ class _Space:
         if len(jobs) == len(streams):
             job = jobs[0].partition("/_job.")[2].partition(".")[0]
             return _Reason("job", job, None, "the job ends", live=True)
-        if streams <= self._held.keys():
-            until = max((h.until for stream in streams for h in self._held[stream].holders), default=self._now)
+        if streams <= self._ephemeral_rows.keys():
+            until = max(
+                (h.until for stream in streams for h in self._ephemeral_rows[stream].holders), default=self._now
+            )
             return _Reason("ephemeral stream", self._text(snapshot, streams), until, "its holders let go", live=True)
         by = self._text(snapshot, streams)
         return _Reason("other streams", by, None, "these streams are deleted or truncated", live=True)
@@ -187,9 +189,11 @@ class _Space:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return ", ".join(names[:3]) + more
 
-    def _unlisted(self, row: BlobRow, extents: Sequence[Extent]) -> int:
+    def _removed_bytes(self, row: BlobRow, extents: Sequence[Extent]) -> int:
         """About how many bytes of a file belong to events whose extents were removed already."""
-        with suppress(CorruptStore, pa.ArrowException, OSError):  # such as an encrypted footer: then nothing is known
+        with suppress(
+            CorruptStore, pa.ArrowException, OSError
+        ):  # an encrypted footer, for example, can't be read: then 0
             if row.encoding == ARROW:
                 messages = {extent.location.offset: extent.location.length for extent in extents}
                 rest = row.size - sum(-(-length // 64) * 64 for length in messages.values())
@@ -200,8 +204,8 @@ class _Space:
             return row.size * max(rows - sum(extent.stop - extent.start for extent in extents), 0) // max(rows, 1)
         return 0
 
-    def _unused(self, row: BlobRow) -> _Reason:
-        """What keeps a file that no extent refers to."""
+    def _unused_reason(self, row: BlobRow) -> _Reason:
+        """The reason why a file that no extent refers to is still kept."""
         if row.dead_at is None:
             return _NOT_COLLECTED
         if holding := [lease for lease in self._leases if lease.begun_at <= row.dead_at]:
@@ -214,7 +218,7 @@ class _Space:
 
     # files that the catalog does not list
 
-    def _uploads(self) -> int:
+    def _measure_uploads(self) -> int:
         total = 0
         for prefix in keys.PREFIXES:
             files = self._blobs.list(prefix)
@@ -224,10 +228,10 @@ class _Space:
                 for file in page:
                     if file.key not in listed:
                         total += file.size
-                        self._add(self._upload(file.key), file.size)
+                        self._add(self._upload_reason(file.key), file.size)
         return total
 
-    def _upload(self, key: str) -> _Reason:
+    def _upload_reason(self, key: str) -> _Reason:
         if key in self._flushed:
             return self._flushed[key]
         begun_at = keys.begun_at(key)
@@ -257,7 +261,8 @@ def _by_lease(lease: Lease) -> _Reason:
 
 
 def _shares(extents: Sequence[Extent], size: int) -> list[int]:
-    """The bytes of a file by extent: in proportion to stored messages, or of a Parquet file to events."""
+    """Divides a file's bytes among its extents: by the lengths of their messages, or in a Parquet file by their numbers
+    of events."""
     weights = [extent.location.length or extent.stop - extent.start for extent in extents]
     total = max(sum(weights), 1)
     edges = [size * before // total for before in accumulate(weights, initial=0)]
