@@ -80,14 +80,14 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
         with self._store.reader(self._name, batch_rows=_ROWS_MAX, **options) as reader:
             for batch in reader.batches():
                 yield pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
-            if reader.closed:  # with its store: the rows read so far must not be mistaken for all
+            if reader.closed:  # the store was closed: the rows read so far must not be mistaken for all
                 raise Closed("query")
 
 
 def time_bounds(condition: str, column: str) -> tuple[int, int] | None:
-    """Bounds `low <= time < high` (µs) that hold for every row that passes a filter, or None. `condition` is the filter as
-    pyarrow prints it. Bounds are taken from plain comparisons with constants joined by `and`; any other operator that
-    could change their meaning makes the result None."""
+    """Bounds `low <= time < high` (µs) that hold for every row that passes a filter, or None. `condition` is the filter
+    as pyarrow prints it. Bounds are taken from plain comparisons with constants joined by `and`; any other operator
+    that could change their meaning makes the result None."""
     if not condition or any(
         word in condition for word in ('"', "'", " or ", "invert", "if_else", "case_when", "xor", "is_null")
     ):

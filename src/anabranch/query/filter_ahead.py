@@ -29,9 +29,9 @@ class FilterAhead:
     """An iterator over `keep(batch)` for every batch, in order; for one consumer at a time.
 
     At most `limits.QUERY_FILTERS_MAX` tasks, and no more than processors, run `keep` in parallel; they start with the
-    first request. One at a time takes a batch: at most `limits.QUERY_BATCHES_AHEAD` beyond the one that is requested,
-    and none while those taken have `limits.QUERY_AHEAD_BYTES` or more. An error of the batches, or of `keep`, is raised in the place of its batch, which is the last.
-    """
+    first request. One task at a time takes the next batch. The tasks take at most `limits.QUERY_BATCHES_AHEAD` batches
+    beyond the requested one, and none while the taken batches have `limits.QUERY_AHEAD_BYTES` or more. An error of the
+    batches, or of `keep`, is raised in place of its batch, and ends the iteration."""
 
     def __init__(self, tasks: Tasks, batches: Iterator[pa.RecordBatch], keep: Callable[[pa.RecordBatch], Batches]):
         self._tasks = tasks
@@ -39,7 +39,7 @@ class FilterAhead:
         self._keep = keep
         self._taking = tasks.lock()  # held by the task that takes the next batch
         self._changed = tasks.condition()  # guards the fields below
-        self._taken: deque[_TakenBatch] = deque()  # that the consumer did not get yet, in order
+        self._taken: deque[_TakenBatch] = deque()  # batches that the consumer did not get yet, in order
         self._ended = False  # no further batch will be taken
         self._closed = False
         self._started: list[Task] = []

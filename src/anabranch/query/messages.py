@@ -34,7 +34,8 @@ _NO_FILES = re.compile(r"operations are disabled by configuration|disabled throu
 
 
 def query_error(store: Store, error: str, allowed: Collection[StreamName] | None = None) -> InvalidSql:
-    """The error for DuckDB's message. With `allowed`, it speaks of no other streams and of no files."""
+    """The error for DuckDB's message. With `allowed`, it names no other streams, and not the option that allows
+    files."""
     message, line = sql_problem(error, keywords=_KEYWORDS)
     if missing := _NO_TABLE.search(error):
         return InvalidSql(_unknown(store, missing[1], allowed))

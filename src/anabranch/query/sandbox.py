@@ -2,9 +2,8 @@
 
 DuckDB's own switches close its file system, its extensions and its settings. They leave open the folder to which it
 spills, which a COPY could fill and read, so a query may also consist only of statements that read, or that change
-tables of its own. Some functions of DuckDB neither stop when they are interrupted nor count their memory; where the author
-of a query isn't trusted, run it in a process of its own.
-"""
+tables of its own. Some functions of DuckDB neither stop when they are interrupted nor count their memory; where the
+author of a query isn't trusted, run it in a process of its own."""
 
 from __future__ import annotations
 
@@ -93,14 +92,14 @@ class QueryDatabase:
             execute(f"SET {setting} = {value}")
 
     def close(self) -> None:
-        """Release both."""
+        """Close the database and remove the folder."""
         self.connection.close()
         rmtree(self.spill, ignore_errors=True)
 
 
 def check_statements(database: duckdb.DuckDBPyConnection, sql: str, *, advice: str = "") -> None:
-    """Refuse statements that do more than read streams and keep tables of their own; `advice` says how to let them. Raises
-    InvalidSql; syntax errors are DuckDB's own."""
+    """Refuse statements that do more than read streams and keep tables of their own; `advice` says how to allow such
+    statements. Raises InvalidSql; syntax errors are DuckDB's own."""
     refused = _REFUSED + advice
     check_sql_text(sql, what="the query", bytes_max=limits.SQL_BYTES_MAX)
     if (found := _SETTINGS.search(sql)) is not None:

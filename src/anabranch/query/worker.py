@@ -59,13 +59,14 @@ def main() -> None:
             except (MemoryError, pa.ArrowMemoryError):
                 error = QueryLimitExceeded("the query needs more memory than it may use", "memory")
                 _send(pipe, FAILED, json.dumps(error_to_json(error)).encode())
-            opened = opened or _opened_ahead(limits)
+            opened = opened or _open_ahead(limits)
         if opened is not None:
             opened.close()
 
 
-def _opened_ahead(limits: QueryLimits) -> QueryDatabase | None:
-    """The database of the next query, so that this does not wait for it. None: it opens its own, and fails if it can't."""
+def _open_ahead(limits: QueryLimits) -> QueryDatabase | None:
+    """Opens the database of the next query, so that the query does not wait for it. Returns None if that fails: the
+    query then opens a database itself, and reports the error."""
     try:
         return QueryDatabase(allow_files=False, limits_=limits)
     except (MemoryError, OSError, duckdb.Error):

@@ -87,10 +87,10 @@ class AppendBatch:
     def unit(self, unit: Unit) -> tuple[Verdict, ...]:
         """Decide one unit, taking into account those before it."""
         if unit.producer is not None:
-            return self._numbered(unit, unit.producer)
+            return self._producer_unit(unit, unit.producer)
         return self._unit(unit)
 
-    def _numbered(self, unit: Unit, carried: ProducerSequence) -> tuple[Verdict, ...]:
+    def _producer_unit(self, unit: Unit, carried: ProducerSequence) -> tuple[Verdict, ...]:
         """Decide a unit of a producer: its numbers first, then its parts."""
         key = (carried.stream, carried.producer)
         producer = self._producers[key]
@@ -107,7 +107,7 @@ class AppendBatch:
 
     def _unit(self, unit: Unit) -> tuple[Verdict, ...]:
         if len(unit.parts) == 1 and unit.request is None:
-            return (self._lone(unit.parts[0]),)
+            return (self._single_part(unit.parts[0]),)
         if unit.request is not None and (recorded := self._reading.request(unit.request)):
             return tuple(Appended(start, Micros(at), duplicate=True) for start, at in json.loads(recorded[1]))
         logs: dict[LogId, LogState] = {}
@@ -138,8 +138,8 @@ class AppendBatch:
             self._database.execute(SQL["record_request"], (unit.request, "append", result, self._now))
         return tuple(verdicts)
 
-    def _lone(self, part: Part) -> Verdict:
-        """The same for a unit of one part, of which a commit may have a thousand."""
+    def _single_part(self, part: Part) -> Verdict:
+        """Like `_unit`, for a unit of one part: a commit may have a thousand such units."""
         log, sequence = self._logs.get(part.log), part.sequence
         writer = None if sequence is None else (part.log, sequence.writer)
         before = None if writer is None else self._progress[writer]
@@ -189,7 +189,7 @@ class AppendBatch:
         logs = {part.log for part in parts if part.log not in self._logs}
         writers = {(part.log, part.sequence.writer): None for part in parts if part.sequence is not None}
         unknown = [each for each in writers if each not in self._progress]
-        if len(logs) == 1:  # SQLite takes several times as long for one in a list
+        if len(logs) == 1:  # SQLite takes several times as long for a list of one
             (log,) = logs
             row = self._database.execute(SQL["log"], (log,)).fetchone()
             if row is not None:

@@ -105,8 +105,8 @@ def check_format(database: apsw.Connection, path: str) -> int:
 
 def migrate(database: apsw.Connection, path: str) -> None:
     """Migrate the database to the current format, each step in a transaction of its own, and set WAL mode. The caller
-    holds the lock. A database that is not a catalog, or too new, is left unchanged. Raises StoreUnavailable where the file
-    system has no shared memory, as WAL needs."""
+    holds the lock. A database that is not a catalog, or too new, is left unchanged. Raises StoreUnavailable if the file
+    system has no shared memory, which WAL needs."""
     found = check_format(database, path)
     if path != ":memory:":
         with TranslatedErrors(path):

@@ -93,7 +93,7 @@ class DecodingBounds:
             pure = ()
         for group, each in zip(groups, found, strict=True):
             mixed = [path for path in each.chunks if path not in pure]
-            self._look_up(group, mixed)
+            self._find_longest_entries(group, mixed)
             longest = (
                 max(self._entries.get((group, p), each.chunks[p].dictionary), each.chunks[p].shared) for p in mixed
             )
@@ -103,12 +103,14 @@ class DecodingBounds:
     def _group(self, group: int, columns: tuple[str, ...]) -> _Group:
         known = self._groups.get((group, columns))
         if known is None:
-            known = self._groups[group, columns] = self._look_at_group(group, columns)
+            known = self._groups[group, columns] = self._read_group(group, columns)
         return known
 
-    def _look_at_group(self, group: int, columns: tuple[str, ...]) -> _Group:
+    def _read_group(self, group: int, columns: tuple[str, ...]) -> _Group:
         found = self._metadata.row_group(group)
-        if found.num_columns != self._metadata.num_columns:  # looking at one beyond the schema would end the process
+        if (
+            found.num_columns != self._metadata.num_columns
+        ):  # reading a column beyond the schema would crash the process
             what = f"its row group {group} has {found.num_columns} columns, its schema {self._metadata.num_columns}"
             raise CorruptBlob(self._key, what)
         chunks: dict[str, _Chunk] = {}
@@ -117,7 +119,7 @@ class DecodingBounds:
             path = found.column(leaf).path_in_schema
             if path.partition(".")[0] not in columns and path not in columns:
                 continue
-            column, chunk = self._metadata.schema.column(leaf), self._look_at(found.column(leaf))
+            column, chunk = self._metadata.schema.column(leaf), self._read_pages(found.column(leaf))
             pages += chunk.largest
             is_bytes = column.physical_type == _BYTES
             longest = max(chunk.dictionary, chunk.shared) if is_bytes else _width(column)
@@ -132,7 +134,7 @@ class DecodingBounds:
             self._refuse(f"the largest pages of its columns claim {pages:,} bytes")
         return _Group(width, chunks)
 
-    def _look_at(self, chunk: pq.ColumnChunkMetaData) -> _Chunk:
+    def _read_pages(self, chunk: pq.ColumnChunkMetaData) -> _Chunk:
         """The pages of a column in a row group, from their headers."""
         at = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
         if not at:
@@ -175,7 +177,7 @@ class DecodingBounds:
                     raise CorruptBlob(self._key, f"the header of its page at byte {at} can't be read") from exc
         raise AssertionError("the last length has either returned or raised")
 
-    def _look_up(self, group: int, paths: list[str]) -> None:
+    def _find_longest_entries(self, group: int, paths: list[str]) -> None:
         """Finds the longest entry of each column's dictionary, by decoding a single row as a dictionary array."""
         paths = [path for path in paths if (group, path) not in self._entries]
         if not paths:

@@ -55,9 +55,9 @@ class ParquetBuilder:
         self._group_bytes = group_bytes
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
-        self._held: list[pa.RecordBatch] = []  # of the row group under way, in order
+        self._buffered: list[pa.RecordBatch] = []  # of the row group under way, in order
         self._fresh: list[pa.RecordBatch] = []  # its latest batches, not merged yet
-        self._held_rows = self._held_bytes = 0
+        self._buffered_rows = self._buffered_bytes = 0
         self._rows = self._groups = 0
         self._parts: list[dict[str, Any]] = []
         self._part: dict[str, Any] = {}
@@ -67,7 +67,7 @@ class ParquetBuilder:
     ) -> int:
         """Begins a part at position `start` of a log, in a new row group; returns its first row in the file. In an
         archive, which has no logs, `start` is an offset of a `segment`."""
-        assert self._held_rows == 0
+        assert self._buffered_rows == 0
         self._part = {
             "stream": f"{stream:016x}",
             "log": log,
@@ -95,13 +95,13 @@ class ParquetBuilder:
         row_bytes = max(1, whole.nbytes // max(1, whole.num_rows))
         at = 0
         while at < whole.num_rows:
-            room = max(1, (self._group_bytes - self._held_bytes) // row_bytes)
-            piece = whole.slice(at, min(room, self._group_rows - self._held_rows))
+            room = max(1, (self._group_bytes - self._buffered_bytes) // row_bytes)
+            piece = whole.slice(at, min(room, self._group_rows - self._buffered_rows))
             at += piece.num_rows
             self._fresh.append(piece)
-            self._held_rows += piece.num_rows
-            self._held_bytes += piece.num_rows * row_bytes
-            if self._held_rows >= self._group_rows or self._held_bytes >= self._group_bytes:
+            self._buffered_rows += piece.num_rows
+            self._buffered_bytes += piece.num_rows * row_bytes
+            if self._buffered_rows >= self._group_rows or self._buffered_bytes >= self._group_bytes:
                 self._flush()
             elif len(self._fresh) >= _COALESCE_BATCHES:
                 self._coalesce()
@@ -114,13 +114,13 @@ class ParquetBuilder:
         self._parts.append({**part, "stop": part["start"] + rows, "rows": rows, "groups": self._groups - part["group"]})
 
     def abandon(self) -> None:
-        """Leaves the part out. Those of its rows that are in the file already belong to no part."""
+        """Leaves the part out. Rows of it that are already in the file belong to no part."""
         self._clear()
 
     def finish(self, **metadata: object) -> WrittenFile:
         """Returns the file. At least one part must have been ended. `metadata` is added to its metadata."""
         assert self._writer is not None
-        assert self._held_rows == 0
+        assert self._buffered_rows == 0
         text = json.dumps({"format": VERSION, "parts": self._parts, **metadata}, separators=(",", ":"))
         self._writer.add_key_value_metadata({METADATA_KEY: text.encode()})
         self._writer.close()
@@ -129,13 +129,13 @@ class ParquetBuilder:
 
     def _coalesce(self) -> None:
         # A batch of one row takes a kilobyte of bookkeeping, so small batches are merged.
-        self._held += pa.Table.from_batches(self._fresh).combine_chunks().to_batches()
+        self._buffered += pa.Table.from_batches(self._fresh).combine_chunks().to_batches()
         self._fresh = []
 
     def _flush(self) -> None:
-        if self._held_rows == 0:
+        if self._buffered_rows == 0:
             return
-        table = pa.Table.from_batches([*self._held, *self._fresh])
+        table = pa.Table.from_batches([*self._buffered, *self._fresh])
         if self._writer is None:
             sample = table.slice(0, _SAMPLE_ROWS)
             self._writer = open_writer(self._sink, self._schema, sample, self._encryption, large=self._large)
@@ -145,5 +145,5 @@ class ParquetBuilder:
         self._clear()
 
     def _clear(self) -> None:
-        self._held, self._fresh = [], []
-        self._held_rows = self._held_bytes = 0
+        self._buffered, self._fresh = [], []
+        self._buffered_rows = self._buffered_bytes = 0

@@ -17,8 +17,8 @@ _SAMPLE_ROWS_MIN: Final = 64
 def open_writer(
     sink: pa.BufferOutputStream, schema: pa.Schema, sample: pa.Table, encryption: Any, *, large: bool
 ) -> pq.ParquetWriter:
-    """The file; `sample` are some of its rows. `large`: its values are. Raises SchemaMismatch for values that Parquet
-    can't hold."""
+    """A writer for the file. `sample` are some of the file's rows. `large`: the file has large values. Raises
+    SchemaMismatch for values that Parquet can't hold."""
     repeating = [path for field in schema for path in _dictionary_paths(field, sample.column(field.name))]
     compared: bool | list[str] = True
     if large:
