@@ -21,7 +21,7 @@ class HeldLease:
     def __init__(
         self, catalog: Catalog, runtime: Runtime, kind: str, holder: str, *, initial_us: int | None = None
     ) -> None:
-        """`initial_us`: how long it is valid at first, if it can't be renewed soon; by default `limits.LEASE_US`."""
+        """`initial_us`: how long the lease is valid before its first renewal; by default `limits.LEASE_US`."""
         self._first_us = limits.LEASE_US if initial_us is None else initial_us
         self._catalog = catalog
         self._runtime = runtime
@@ -58,8 +58,8 @@ class HeldLease:
         return self
 
     def renew(self) -> None:
-        """Prolongs the lease if a third of its time has passed. Raises LeaseExpired if it had run out and the horizon
-        has passed it."""
+        """Renews the lease if a third of its time has passed. Raises LeaseExpired if the lease had run out and the
+        horizon has passed its beginning."""
         assert self._lease is not None
         now = self._runtime.clock.now()
         if self._lease.expires_at - now > limits.LEASE_US * 2 // 3:
@@ -68,7 +68,7 @@ class HeldLease:
             self.verify(writing)
             lease = replace(self._lease, expires_at=Micros(now + limits.LEASE_US))
             writing.put_lease(lease)
-        self._lease = lease  # only now: if prolonging fails, the next call tries again
+        self._lease = lease  # only now: if the renewal fails, the next call tries again
 
     def verify(self, writing: Writing) -> None:
         """Raises LeaseExpired if the horizon has passed the lease, so that what it protected may be gone. Call it in

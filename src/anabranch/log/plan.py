@@ -49,8 +49,8 @@ class MissingBlob:
         self._key: str | None = None
 
     def plan_again(self, error: BlobMissing) -> None:
-        """Returns normally if the plan may be stale; the caller then plans again for what it has not read yet. Raises
-        the error if it was asked about the same blob before."""
+        """Returns normally if the plan may be stale; the caller then plans the rest of its read again. Raises the
+        error if the same blob was missing before."""
         if error.key == self._key:
             raise error
         self._key = error.key

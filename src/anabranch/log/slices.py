@@ -55,7 +55,7 @@ def _runs(reading: Reading, piece: SegmentSlice) -> list[_SliceRun]:
 
 
 def _bytes_before(reading: Reading, log: LogId, position: int) -> int:
-    # Counts up to the end of the extent that begins before it: a span's size is exact only to within an extent.
+    # Counts up to the end of the extent that begins before the position, so a span's size may be off by an extent.
     extent = reading.extent_before(log, position)
     return 0 if extent is None else extent.size_end
 

@@ -14,11 +14,10 @@ _GROWTH: Final = 1.1  # so that an interval is at most about a tenth of the time
 class Tail:
     """Notifies the readers of a process that something may have changed. One per store.
 
-    Within the process, the appender calls `notify`. Where the catalog can report commits of other processes, it does.
-    They are also found by polling the catalog's token. One of the waiting readers polls for all of them, less and less
-    often while nothing happens: every `limits.TAIL_POLL_US_MIN` at first, every `settings.tail_poll_us_max` in the end,
-    or `limits.TAIL_POLL_REPORTED_US_MAX` where the catalog reports commits.
-    """
+    Within the process, the appender calls `notify`. The catalog reports commits of other processes if it can. Commits
+    are also found by polling the catalog's token. One of the waiting readers polls for all of them, less and less often
+    while nothing happens: every `limits.TAIL_POLL_US_MIN` at first, every `settings.tail_poll_us_max` in the end, or
+    `limits.TAIL_POLL_REPORTED_US_MAX` if the catalog reports commits."""
 
     def __init__(self, catalog: Catalog, runtime: Runtime) -> None:
         self._catalog = catalog
@@ -52,10 +51,10 @@ class Tail:
         try:
             with self._changed:
                 while self._polling:
-                    if (woken := self._woken(since, deadline)) is not None:
+                    if (woken := self._wait_result(since, deadline)) is not None:
                         return woken
                     self._changed.wait(self._left(deadline))
-                if (woken := self._woken(since, deadline)) is not None:
+                if (woken := self._wait_result(since, deadline)) is not None:
                     return woken
                 self._polling = mine = True  # one statement, since Ctrl-C may strike before the next line
             if not self._listening:
@@ -77,16 +76,16 @@ class Tail:
         interval = self._interval_min
         while True:
             with self._changed:
-                if (woken := self._woken(since, deadline)) is not None:
+                if (woken := self._wait_result(since, deadline)) is not None:
                     return woken
                 left = self._left(deadline)
                 self._changed.wait(interval if left is None else min(interval, left))
-                if (woken := self._woken(since, deadline)) is not None:
+                if (woken := self._wait_result(since, deadline)) is not None:
                     return woken
             self._poll()
             interval = min(_GROWTH * interval, self._interval_max)
 
-    def _woken(self, since: int, deadline: float | None) -> bool | None:
+    def _wait_result(self, since: int, deadline: float | None) -> bool | None:
         """What `wait` returns now, or None if it must continue waiting."""
         if self._closed:
             return False

@@ -55,10 +55,10 @@ def with_current_spans(reading: Reading, view: StreamView) -> StreamView:
     info = reading.stream(view.info.id)
     if info is None:
         raise StreamNotFound(str(view.info.name))
-    return view if info.version == view.info.version else _loaded_again(reading, view)
+    return view if info.version == view.info.version else _reload(reading, view)
 
 
-def _loaded_again(reading: Reading, view: StreamView) -> StreamView:
+def _reload(reading: Reading, view: StreamView) -> StreamView:
     fresh = load(reading, view.info.id)
     refuse_other_kind(fresh.info, raw=view.info.schema.raw)
     return fresh
@@ -80,7 +80,7 @@ def refresh(reading: Reading, view: StreamView) -> StreamView:
     if info is None:
         raise StreamNotFound(str(view.info.name))
     if info.version != view.info.version:
-        return _loaded_again(reading, view)
+        return _reload(reading, view)
     if info.sealed:
         return view
     followed = [log for segment in view.current if (log := view.open_log(segment.id)) is not None]

@@ -148,7 +148,7 @@ def _check_blobs(
     for row, there in manifests.join_by_key(rows, manifests.list_blobs(blobs)):
         if row is None:
             assert there is not None
-            found = _describe_newer(blobs, there.key, there.size, snapshot)
+            found = _newer(blobs, there.key, there.size, snapshot)
             # A blob that was begun before the manifest's horizon could not be committed after the manifest.
             if found is not None and (found.begun_at or 0) >= manifest.horizon:
                 report.newer.append(found)
@@ -168,7 +168,7 @@ def _check_blobs(
         progress("blobs", report.blobs, manifest.rows("blobs"))
 
 
-def _describe_newer(blobs: Blobs, key: str, size: int, snapshot: Reading) -> UnlistedBlob | None:
+def _newer(blobs: Blobs, key: str, size: int, snapshot: Reading) -> UnlistedBlob | None:
     """Describes a blob from its own index; None if the manifest has everything that it holds."""
     begun_at = keys.begun_at(key)
     try:
