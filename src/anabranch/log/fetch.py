@@ -141,7 +141,7 @@ class Fetcher:
                 raise
             raise CorruptBlob(exc.key, exc.reason, self._blobs.path(exc.key)) from exc
         finally:
-            # Without the lock: an abandoned iteration ends when its memory is reclaimed, perhaps by a thread with the lock.
+            # Without the lock: an abandoned iteration ends when its memory is reclaimed, perhaps under that lock.
             if file is not None:
                 self._files[extent.key] = file
 

@@ -191,9 +191,8 @@ class _Space:
 
     def _removed_bytes(self, row: BlobRow, extents: Sequence[Extent]) -> int:
         """About how many bytes of a file belong to events whose extents were removed already."""
-        with suppress(
-            CorruptStore, pa.ArrowException, OSError
-        ):  # an encrypted footer, for example, can't be read: then 0
+        # An encrypted footer, for example, can't be read: then 0.
+        with suppress(CorruptStore, pa.ArrowException, OSError):
             if row.encoding == ARROW:
                 messages = {extent.location.offset: extent.location.length for extent in extents}
                 rest = row.size - sum(-(-length // 64) * 64 for length in messages.values())
