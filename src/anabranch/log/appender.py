@@ -378,9 +378,8 @@ class Appender:
         with self._changed:
             self._commits.popleft()
             self._changed.notify_all()
-            if (
-                self._closed or self._abandoned_commit() is not None
-            ):  # else the thread that ran this commit looks for the next
+            # Otherwise the thread that ran this commit looks for the next one.
+            if self._closed or self._abandoned_commit() is not None:
                 self._wake_worker()
         self._committed()
         self._trace(commit)

@@ -108,9 +108,8 @@ class DecodingBounds:
 
     def _read_group(self, group: int, columns: tuple[str, ...]) -> _Group:
         found = self._metadata.row_group(group)
-        if (
-            found.num_columns != self._metadata.num_columns
-        ):  # reading a column beyond the schema would crash the process
+        # Reading a column beyond the schema would crash the process.
+        if found.num_columns != self._metadata.num_columns:
             what = f"its row group {group} has {found.num_columns} columns, its schema {self._metadata.num_columns}"
             raise CorruptBlob(self._key, what)
         chunks: dict[str, _Chunk] = {}
