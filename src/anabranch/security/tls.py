@@ -66,8 +66,9 @@ def load_tls(files: TlsFiles, *, now: Micros) -> TlsMaterial:
 
 
 def server_context(files: TlsFiles, *, client_required: bool = False) -> ssl.SSLContext:
-    """A context for servers of HTTP/1.1, from files that `load_tls` has checked; TLS 1.2 or later. With a CA of clients
-    a caller's certificate must be from it; without one they may call only if it is not required."""
+    """A context for servers of HTTP/1.1, from files that `load_tls` has checked; TLS 1.2 or later. With
+    `files.client_ca`, a caller's certificate must be signed by that CA; a caller without a certificate is refused only
+    with `client_required`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -78,8 +79,8 @@ def server_context(files: TlsFiles, *, client_required: bool = False) -> ssl.SSL
 
 
 def reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Use the files' certificate for new connections, and trust callers' certificates of a new CA too; open connections go
-    on. A former CA stays trusted as long as the context lives. Raises InvalidArgument."""
+    """Use the files' certificate for new connections, and trust callers' certificates of a new CA too; open connections
+    continue. A former CA stays trusted as long as the context lives. Raises InvalidArgument if a file can't be used."""
     try:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
     except (ssl.SSLError, OSError) as exc:
@@ -92,8 +93,9 @@ def reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def certificate_name(peer: Mapping[str, Any] | None) -> str | None:
-    """The name in a verified client certificate, as `ssl.SSLSocket.getpeercert` returns it: its first alternative name
-    for a host, an address (URI) or a mailbox, in this order, else its common name. None without one."""
+    """The name in a verified client certificate, as `ssl.SSLSocket.getpeercert` returns it: its first subject
+    alternative name of the kind DNS, URI or email, in this order, else its common name. None without a certificate or
+    without a name."""
     if not peer:
         return None
     names: tuple[tuple[str, str], ...] = peer.get("subjectAltName", ())
@@ -126,8 +128,8 @@ def name_in_certificate(certificate: bytes) -> str | None:
 
 
 class TlsWatch:
-    """Looks every `limits.TLS_REFRESH_S` whether the files have changed, and hands `on_change` what they hold then: again at
-    the next look if it raises. Files that can't be used are reported in the log; what was loaded before stays in use."""
+    """Checks every `limits.TLS_REFRESH_S` whether the files have changed, and then calls `on_change` with their new
+    content. If `on_change` raises, it is called again at the next check. Files that can't be used are reported in the log; what was loaded before stays in use."""
 
     def __init__(self, files: TlsFiles, runtime: Runtime, on_change: Callable[[TlsMaterial], None]) -> None:
         self._files = files

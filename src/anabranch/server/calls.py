@@ -1,6 +1,6 @@
 """Calls management verbs: every front end (Flight, gRPC, HTTP) calls them by `run`, which checks the caller's rights.
 
-Names are resolved first, so that rights are checked on the stream that an alias or former name means."""
+Names are resolved first, so that rights are checked on the stream to which an alias or former name refers."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def run(
     warned: Warned = issue_here,
     admit: bool = True,
 ) -> Any:
-    """Authorize the call, do it, record it, and return its result as a value that `wire.values.to_json` takes; for a
+    """Authorize the call, carry it out, record it, and return its result as a value that `wire.values.to_json` takes; for a
     streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name. `warned` gets the
-    warnings that it issues before it returns; by default they are issued in this process. Without `admit` the caller has counted the call.
+    warnings that the verb issues before it returns; by default they are issued in this process. With `admit=False` the
+    caller has already counted the call.
 
     Raises InvalidArgument, PermissionDenied, RateLimited, and what the verb raises."""
     found = find_verb(verb)
@@ -84,7 +85,7 @@ def run(
 
 
 def authorize(broker: Served, principal: Principal, need: Need, verb: str = "") -> str | None:
-    """Check one need, and return the resource that it means by its present name. Raises PermissionDenied,
+    """Check one need, and return its resource under its present name; None for the store. Raises PermissionDenied,
     InvalidName."""
     if need.kind == "place":
         broker.guard.authorize_place(principal, str(need.resource), verb=verb)
@@ -156,12 +157,12 @@ def _job_target(store: Store, job: Any) -> str | None:
     try:
         row = store.jobs.get(job).row()
         return str(StreamName.parse(row.target)) if "/" in row.target else f"{row.target}/"
-    except (JobNotFound, InvalidName):  # the target of an archive is a place, which is the store's business
+    except (JobNotFound, InvalidName):  # the target of an archive is a place: the right is checked on the store
         return None
 
 
 def _has_python(store: Store, query: Any) -> bool:
-    """Whether the present version of a query has Python code. A name that means nothing has none."""
+    """Whether the present version of a query has Python code. False for a query that doesn't exist."""
     with store.catalog.reading() as txn:
         row = txn.state(QUERY, query) if isinstance(query, str) else None
         return row is not None and need_version(txn, row.name, row.version).has_python

@@ -37,17 +37,17 @@ SUMMARY: Final = "Call several verbs one after another; arguments may refer to e
 def run_steps(
     broker: Broker, principal: Principal, arguments: Any, queries: CallersQueries, *, warned: Warned = issue_here
 ) -> list[Any]:
-    """The results of the steps of a run, as values that `wire.values.to_json` takes; of a streaming verb a list of its
-    items, of a query, which `queries` runs, one of its rows. `arguments` are JSON; see `wire.steps`. The caller has counted
-    the first step.
+    """The results of the steps of a run, as values that `wire.values.to_json` takes. The result of a streaming verb is a
+    list of its items; the result of a query, which `queries` runs, is a list of its rows. `arguments` are JSON; see
+    `wire.steps`. The caller has already counted the first step.
 
-    A step that fails ends the run, and raises its error with the step in the message; the earlier steps stay done. So does
-    a run that takes longer than `limits.RUN_S_MAX`, by a TimeoutError between two steps, and one whose answer grows
-    too large, by TooLarge. In a transaction nothing is done then, and its limits are lower: `limits.RUN_TRANSACTION_S_MAX`,
-    and with a request id `limits.RUN_TRANSACTION_KEPT_BYTES_MAX`.
+    A step that fails ends the run, and raises its error with the step in the message; the earlier steps stay done.
+    A run that takes longer than `limits.RUN_S_MAX` ends with a TimeoutError, a run whose answer grows too large with
+    TooLarge. A transaction that ends with an error is rolled back as a whole. Its limits are lower:
+    `limits.RUN_TRANSACTION_S_MAX`, and with a request id `limits.RUN_TRANSACTION_KEPT_BYTES_MAX`.
 
-    With a request id, a run that is asked for again repeats no change, and its steps return what they did: also what was
-    read before a change is kept."""
+    A run that is requested again with the same request id repeats no change, and its steps return their first results.
+    For this, results that were read before a change are recorded, too."""
     run = parse_run(arguments)
     if run.transaction:
         results = _run_together(broker, principal, run, queries, warned)
@@ -58,7 +58,8 @@ def run_steps(
 
 def _run_together(broker: Broker, principal: Principal, run: Run, queries: CallersQueries, warned: Warned) -> list[Any]:
     """The results of the steps, made in one transaction, which ends after the last one."""
-    alone = replace(run, request=None)  # the transaction as a whole is repeated or not
+    # The request id is recorded for the transaction as a whole, so its steps need none.
+    run_without_request = replace(run, request=None)
     answer_bytes_max = limits.RUN_ANSWER_BYTES_MAX if run.request is None else limits.RUN_TRANSACTION_KEPT_BYTES_MAX
     attempt: Together | None = None
 
@@ -68,7 +69,7 @@ def _run_together(broker: Broker, principal: Principal, run: Run, queries: Calle
         running = _Running(
             attempt,
             principal,
-            alone,
+            run_without_request,
             queries,
             warned,
             s_max=limits.RUN_TRANSACTION_S_MAX,
@@ -79,16 +80,18 @@ def _run_together(broker: Broker, principal: Principal, run: Run, queries: Calle
         return {"results": results}
 
     try:
-        found = broker.store.changes.apply(f"run {_digest(run.as_json)}", run.request, change)
+        outcome = broker.store.changes.apply(f"run {_digest(run.as_json)}", run.request, change)
     except Exception as exc:
         if attempt is not None:
             attempt.record_all(exc)
         raise
-    if attempt is None:  # it was run before: the caller must have the rights for all of it, too
-        _Running(broker, principal, alone, queries, warned).authorize_repetition(found["results"])
+    if attempt is None:
+        # The results are those of an earlier run: the caller needs the rights for all steps here, too.
+        repetition = _Running(broker, principal, run_without_request, queries, warned)
+        repetition.authorize_repetition(outcome["results"])
     else:
         attempt.record_all(None)
-    results: list[Any] = found["results"]
+    results: list[Any] = outcome["results"]
     return results
 
 
@@ -104,12 +107,12 @@ class Together:
 
     @property
     def store(self) -> Store:
-        """The store within the transaction: the features that those verbs need."""
+        """The store within the transaction, with the features that verbs in a transaction need."""
         return cast(Store, self._store)
 
     @property
     def guard(self) -> Guard:
-        """The broker's."""
+        """The guard of the broker."""
         return self._broker.guard
 
     def require_sound(self) -> None:
@@ -121,9 +124,9 @@ class Together:
         self._calls.append((principal, verb, resource, error))
 
     def record_all(self, error: Exception | None) -> None:
-        """Note all calls; with an error, those that succeeded were undone by it."""
-        for principal, verb, resource, own in self._calls:
-            self._broker.record(principal, verb, resource, own or error)
+        """Record all calls for the audit. `error` ended the transaction: calls that succeeded are recorded with it."""
+        for principal, verb, resource, call_error in self._calls:
+            self._broker.record(principal, verb, resource, call_error or error)
 
 
 class _Running:
@@ -149,7 +152,7 @@ class _Running:
         self._answer_bytes_max = limits.RUN_ANSWER_BYTES_MAX if answer_bytes_max is None else answer_bytes_max
         self._results: dict[int, Any] = {}
         self._named: dict[str, Any] = {}
-        self._unpinned: dict[int, str] = {}  # the operations of steps whose results are not kept yet
+        self._unpinned: dict[int, str] = {}  # by step number: operations whose results are not recorded yet
         self._bytes = 0
 
     def results(self) -> list[Any]:
@@ -196,11 +199,11 @@ class _Running:
 
     def _rows(self, sql: str, dialect: str | None = None, parameters: Sequence[Any] | None = None) -> list[Any]:
         """The rows of a query, as `encode_results` writes them, within the time of the run."""
-        given = one_row(parameters or ())
-        found, size = list[Any](), self._bytes
+        parameter_row = one_row(parameters or ())
+        rows, size = list[Any](), self._bytes
         try:
             text = self._queries.translated(sql, dialect, over=self._is_over)
-            result = self._queries.run(self._principal, text, parameters=given, over=self._is_over)
+            result = self._queries.run(self._principal, text, parameters=parameter_row, over=self._is_over)
             with closing(result):
                 check_result(result.schema)
                 for batch in result:
@@ -208,8 +211,8 @@ class _Running:
                         size += len(row)
                         if size > self._answer_bytes_max:
                             raise TooLarge("the answer of the run", size, self._answer_bytes_max)
-                        found.append(msgspec.json.decode(row))
-            return found
+                        rows.append(msgspec.json.decode(row))
+            return rows
         except Closed:
             if self._is_over():
                 raise TimeoutError(f"the run was stopped during this step: it took {self._s_max:g} s") from None
@@ -224,7 +227,8 @@ class _Running:
         self._authorize(step, arguments)
         with self._broker.store.catalog.reading() as txn:
             recorded = txn.request(f"{self._run.request_of(step)}")
-        if recorded is None or recorded[0] != operation:  # another operation is refused when this one is kept
+        if recorded is None or recorded[0] != operation:
+            # If the id is recorded for another operation, `_pin` refuses this one.
             self._keep(step, self._call(step, arguments))
             self._unpinned[step.number] = operation
         else:
@@ -232,14 +236,15 @@ class _Running:
 
     def _authorize(self, step: RunStep, arguments: Mapping[str, Any]) -> None:
         if step.verb is QUERY:
-            given = checked_arguments(QUERY, arguments)
-            self._queries.authorize(self._principal, self._queries.translated(given["sql"], given.get("dialect")))
+            query = checked_arguments(QUERY, arguments)
+            self._queries.authorize(self._principal, self._queries.translated(query["sql"], query.get("dialect")))
         for need in step.verb.needs(checked_arguments(step.verb, arguments)):
             calls.authorize(self._broker, self._principal, need, step.verb.name)
 
     def _pin(self) -> None:
-        """Keep what was read so far, before a step changes something by it: a repetition then does the same. Large
-        results that no step refers to are not kept."""
+        """Record the results that were read so far, before a step makes a change that may depend on them: a repetition
+        then makes the same change. A result over `limits.RUN_PINNED_BYTES_MAX` to which no step refers is not
+        recorded."""
         for number, operation in self._unpinned.items():
             step, result = self._run.steps[number - 1], self._results[number]
             if (size := len(to_bytes(result))) > limits.RUN_PINNED_BYTES_MAX:
@@ -274,5 +279,5 @@ def _as_result(result: Any, _txn: Writing, _now: Micros) -> dict[str, Any]:
     return {"result": result}
 
 
-def _digest(asked: Any) -> str:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+def _digest(arguments: Any) -> str:
+    return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()

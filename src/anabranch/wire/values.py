@@ -32,7 +32,7 @@ from anabranch.wire.registry import ENUMS, NAMED, TEXTS
 
 TYPE: Final = "$type"
 _DECIMAL_CHARS_MAX: Final = 100  # the widest decimal column holds 76 digits
-_INT_MAX: Final = 1 << 128  # of either sign: more than any key or decimal integer column holds
+_INT_MAX: Final = 1 << 128  # the bound for both signs; no key or integer of a decimal column reaches it
 
 Json = Any
 
@@ -48,7 +48,7 @@ class Handle:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ThisStore:
-    """The store that is called, where a method takes a store."""
+    """An argument that stands for the store on which the method is called."""
 
 
 def to_json(value: Any) -> Json:
@@ -63,7 +63,8 @@ def from_json(value: Json) -> Any:
 
 
 def to_bytes(value: Json) -> bytes:
-    """JSON as UTF-8, compact. What is not Unicode, as in a file's name, becomes question marks."""
+    """JSON as UTF-8, compact. A character that UTF-8 can't encode, as in some file names, becomes a
+    question mark."""
     return _compact(value).encode("utf-8", "replace")
 
 
@@ -95,10 +96,10 @@ def _no_constant(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("an object has the same member twice")
-    return found
+    return members
 
 
 # encoding
@@ -304,9 +305,9 @@ def _decode_map(fields: dict[str, Json], depth: int) -> dict[Any, Any]:
 
 
 def _decode_handle(fields: dict[str, Json], depth: int) -> Handle:
-    found = _decode(fields.get("fields", {}), depth + 1)
+    members = _decode(fields.get("fields", {}), depth + 1)
     return Handle(
-        conform(fields["kind"], str, "kind"), conform(fields["id"], str, "id"), conform(found, dict, "fields")
+        conform(fields["kind"], str, "kind"), conform(fields["id"], str, "id"), conform(members, dict, "fields")
     )
 
 

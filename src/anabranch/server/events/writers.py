@@ -34,7 +34,7 @@ _ENDED: Final = (StreamNotFound, StreamSealed, Closed, Conflict, AppendRefused, 
 
 
 class AcceptedBatch(NamedTuple):
-    """The part of a batch that was handed to a writer, as a number of events. `ack` is None if none of them is kept."""
+    """What a writer got of a batch: the acknowledgement, None if no event is kept; the number of events that are kept."""
 
     ack: BatchAck | None
     events: int
@@ -42,7 +42,7 @@ class AcceptedBatch(NamedTuple):
 
 
 class SharedWriter:
-    """The writer of one stream, how its events are decoded, and what its load policy lets pass."""
+    """The writer of one stream, how its events are decoded, and the load policies that apply to them."""
 
     __slots__ = ("_loads", "decoder", "pending_bytes", "room", "schema_version", "writer")
 
@@ -56,7 +56,7 @@ class SharedWriter:
 
     @property
     def samples(self) -> bool:
-        """True if its events may be sampled: then even a single one is a batch."""
+        """True if the stream's events may be sampled: a single event is then appended as a batch, too."""
         return self._loads.samples(self.writer.stream_id)
 
     def admit(self, events: int, size: int) -> None:
@@ -64,7 +64,7 @@ class SharedWriter:
         self._loads.admit(self.writer.stream_id, events, size)
 
     def accept(self, data: pa.RecordBatch | pa.Table, *, atomic: bool = False) -> AcceptedBatch:
-        """Hand a batch to the writer, or what the stream's load policy keeps of it. Raises RateLimited, and what
+        """Hand the writer the events of a batch that the stream's load policy keeps. Raises RateLimited, and what
         `Writer.write_batch` raises."""
         kept, sampled = self._loads.thin(self.writer.stream_id, data)
         ack = self.writer.write_batch(kept, atomic=atomic) if kept.num_rows else None
@@ -82,15 +82,15 @@ def append_value(writer: SharedWriter, value: Any, size: int) -> Ack:
 
 
 class SharedWriters:
-    """The writers of one front end of a broker. For one event loop: but for `threads`, no method is called from
-    elsewhere."""
+    """The writers of one front end of a broker. All methods are called in the event loop in which it is
+    constructed."""
 
     def __init__(self, store: Store, loads: StreamLoads, threads: Executor) -> None:
         self._store = store
         self._loads = loads
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self._writers: dict[StreamId, SharedWriter] = {}  # the last one used is last
+        self._writers: dict[StreamId, SharedWriter] = {}  # in the order in which they were opened
         self._opening: dict[StreamId, asyncio.Future[Writer]] = {}
         self._done: deque[Callable[[], None]] = deque()
         self._woken = False
@@ -104,8 +104,8 @@ class SharedWriters:
         """The stream's writer. Raises StreamNotFound, StreamSealed, and InvalidArgument for a byte stream."""
         if (found := self.known(info)) is not None:
             return found
-        held = self._writers.get(info.id)
-        if held is None:
+        shared = self._writers.get(info.id)
+        if shared is None:
             opening = self._opening.get(info.id)
             if opening is None:
                 opening = self._loop.run_in_executor(self._threads, self._store.writer, info.name)
@@ -114,20 +114,20 @@ class SharedWriters:
             writer = await asyncio.shield(opening)
             if writer.stream_id != info.id:  # the name was given to another stream meanwhile
                 raise StreamNotFound(str(info.name))
-            held = self._writers.get(info.id) or self._keep(info, writer)
-        if held.schema_version != info.schema_version:
-            held.decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
-            held.schema_version = info.schema_version
-        return held
+            shared = self._writers.get(info.id) or self._keep(info, writer)
+        if shared.schema_version != info.schema_version:
+            shared.decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
+            shared.schema_version = info.schema_version
+        return shared
 
     def forget(self, info: StreamInfo, error: BaseException) -> None:
-        """Open another writer next time, if the error says that this one is of no more use."""
+        """Close the stream's writer if the error says that it can't be used any more; the next `get` opens another."""
         if isinstance(error, _ENDED) and (found := self._writers.pop(info.id, None)) is not None:
             self._close(found.writer)
 
     async def until_done(self, ack: Ack | BatchAck | None) -> None:
-        """Return once the events are durable or refused; at once for None. Many may wait: one wake-up of the loop
-        serves all that are done together."""
+        """Return once the events are durable or refused; at once if `ack` is None. One wake-up of the loop serves all
+        acknowledgements that are done together."""
         if ack is None:
             return
         done = self._loop.create_future()
@@ -162,14 +162,14 @@ class SharedWriters:
             )
 
     def _opened(self, info: StreamInfo, opening: asyncio.Future[Writer]) -> None:
-        """Keep the writer that was opened, also if those who wait for it were cancelled."""
+        """Keep the writer that was opened, also if all callers that wait for it were cancelled."""
         self._opening.pop(info.id, None)
         if opening.cancelled() or opening.exception() is not None:
             return
-        writer, held = opening.result(), self._writers.get(info.id)
-        if held is None and writer.stream_id == info.id:
+        writer, shared = opening.result(), self._writers.get(info.id)
+        if shared is None and writer.stream_id == info.id:
             self._keep(info, writer)
-        elif held is None or held.writer is not writer:  # a caller that came once it was open may have kept it
+        elif shared is None or shared.writer is not writer:  # a caller of `get` may have kept this writer already
             self._close(writer)
 
     def _keep(self, info: StreamInfo, writer: Writer) -> SharedWriter:
@@ -177,8 +177,8 @@ class SharedWriters:
             oldest = next(iter(self._writers))
             self._close(self._writers.pop(oldest).writer)
         decoder = RowDecoder(info.schema, self._store.runtime.settings.times)
-        made = self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version, self._loads)
-        return made
+        shared = self._writers[info.id] = SharedWriter(writer, decoder, info.schema_version, self._loads)
+        return shared
 
     def _close(self, writer: Writer) -> None:
         self._loop.run_in_executor(self._threads, _close_quietly, writer)

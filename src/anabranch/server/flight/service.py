@@ -46,7 +46,7 @@ _SQL_ACTIONS: Final = frozenset(kind for kind, _ in SQL_ACTIONS)
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     """Serves a broker's store by Arrow Flight, from its construction on. Each call has a thread of its own.
 
-    A call whose client is silent can't be ended from here: `close` ends what it can, and the process has to exit."""
+    A call that waits for a silent client can't be ended by the server: only the end of the process ends it."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         tls_certificates: list[tuple[bytes, bytes]] | None = None,
         client_ca: bytes | None = None,
     ) -> None:
-        """`location` with port 0 takes a free one. `client_ca`: clients need a certificate signed by it; there is no
-        handshake then, as it would hide the name in the certificate."""
+        """`location` with port 0 takes a free one. With `client_ca`, clients need a certificate signed by that CA.
+        The server then offers no handshake, because a handshake would hide the name in the certificate."""
         self._broker = broker
         self._queries = FlightSql(broker, query_limits)
         self._actions = StoreActions(broker, self._queries.queries)
@@ -82,7 +82,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     # ending
 
     def drain(self, seconds: float) -> bool:
-        """Refuse new calls, and wait for those under way. Returns False if some are left after this time."""
+        """Refuse new calls, and wait for those under way. Returns False if some are still under way after
+        `seconds`."""
         clock = self._broker.store.runtime.clock
         deadline = clock.monotonic() + seconds
         with self._changed:
@@ -94,7 +95,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             return not self._calls
 
     def close(self) -> None:
-        """End all at once. Waits for a client that appends and is silent: call it in a task to be left behind."""
+        """End all calls at once. Blocks while a client that appends is silent: call this method in a task that may be
+        abandoned."""
         self._end_parts()
         self.shutdown()
 
@@ -116,7 +118,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         def over() -> bool:
-            """True if the client is gone. Raises StoreUnavailable where it is to continue on another broker."""
+            """True if the client is gone. Raises StoreUnavailable if the broker ends, so that the client continues
+            on another one."""
             if self._draining or self._broker.drain.started:
                 raise StoreUnavailable("this broker is about to end; continue on another one")
             return bool(context.is_cancelled())
@@ -185,13 +188,13 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             yield principal
 
     def _counted(self, results: Iterator[T]) -> Iterator[T]:
-        """Results that are made while they are sent."""
+        """The results, which are computed while they are sent; the call is counted until the last one."""
         with self._counting():
             yield from results
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Counts a call, and makes its error one that Flight sends."""
+        """Count a call while it is under way, and translate its error into one of Flight."""
         with self._changed:
             self._calls += 1
         try:
@@ -209,7 +212,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def _is_sql(command: bytes | None) -> bool:
-    """False for our own commands."""
+    """Whether this is a command of Flight SQL, not one of the package `anabranch`."""
     return not kind_of(command or b"").startswith("anabranch.")
 
 

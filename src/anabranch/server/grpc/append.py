@@ -21,7 +21,7 @@ from anabranch.wire.v1 import store_pb2 as v1
 from anabranch.writing.acknowledgement import EventRange
 
 Answer: TypeAlias = Callable[[], Awaitable[v1.AppendResponse]]
-"""Waits until events that were accepted are durable. Raises what they were refused with."""
+"""Waits until events that were accepted are durable. Raises the error with which they were refused."""
 
 
 async def append(call: GrpcCall, request: v1.AppendRequest, info: StreamInfo) -> v1.AppendResponse:
@@ -57,7 +57,7 @@ async def _accept(call: GrpcCall, request: v1.AppendRequest, info: StreamInfo, w
 
 
 def _accept_single(call: GrpcCall, value: Any, writer: SharedWriter, size: int) -> Answer:
-    """Accept one small event, without a thread. It counts as pending until it is durable, also where the caller has
+    """Accept one small event, without a thread. It counts as pending until it is durable, also if the caller is
     gone."""
     writers = call.front.writers
     ack = append_value(writer, value, size)
@@ -69,17 +69,17 @@ def _accept_single(call: GrpcCall, value: Any, writer: SharedWriter, size: int) 
         await asyncio.shield(done)
         pointer = ack.result(0)
         _, segment, offset = pointer
-        landed = v1.EventRange(segment=str(segment), start=offset, stop=offset + 1)
-        return v1.AppendResponse(events=1, pointers=[str(pointer)], ranges=[landed])
+        event_range = v1.EventRange(segment=str(segment), start=offset, stop=offset + 1)
+        return v1.AppendResponse(events=1, pointers=[str(pointer)], ranges=[event_range])
 
     return wait
 
 
 async def _accept_numbered(call: GrpcCall, request: v1.AppendRequest, info: StreamInfo, writer: SharedWriter) -> Answer:
-    front, now, given = call.front, call.front.store.runtime.clock.now(), request.producer
-    if not given.id or given.epoch < 0 or given.sequence < 0:
+    front, now, producer = call.front, call.front.store.runtime.clock.now(), request.producer
+    if not producer.id or producer.epoch < 0 or producer.sequence < 0:
         raise InvalidArgument("a producer has an id, and an epoch and a sequence from 0 on")
-    number = Numbered(given.id, given.epoch, given.sequence)
+    number = Numbered(producer.id, producer.epoch, producer.sequence)
 
     def begin() -> Callable[[], ProducedBatch]:
         return front.producers.begin(info, number, batch_of(request.events, writer.decoder, now))
@@ -87,10 +87,12 @@ async def _accept_numbered(call: GrpcCall, request: v1.AppendRequest, info: Stre
     result = await front.run(begin)
 
     async def wait() -> v1.AppendResponse:
-        found, sampled = await front.run(result)
-        answer = v1.AppendResponse(ranges=_ranges(found.ranges), duplicate=found.duplicate, sampled=_sampled(sampled))
-        if found.events is not None:
-            answer.events = found.events
+        appended, sampled = await front.run(result)
+        answer = v1.AppendResponse(
+            ranges=_ranges(appended.ranges), duplicate=appended.duplicate, sampled=_sampled(sampled)
+        )
+        if appended.events is not None:
+            answer.events = appended.events
         return answer
 
     return wait
@@ -118,7 +120,7 @@ def _ranges(ranges: Sequence[EventRange]) -> list[v1.EventRange]:
 
 
 class _Accepted(NamedTuple):
-    """A request of many that was accepted, and what it holds until it is answered."""
+    """An accepted request of an AppendStream call, and the memory that it holds until it is answered."""
 
     info: StreamInfo
     answer: Answer
@@ -127,37 +129,37 @@ class _Accepted(NamedTuple):
 
 
 class _Window:
-    """The requests of one call that are not answered yet: so many, and so many bytes, are read ahead."""
+    """The accepted requests of one call that are not answered yet. Their number and their bytes are limited."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[_Accepted | None] = asyncio.Queue(limits.CONNECTION_BATCHES_MAX)
         self._bytes = 0
-        self._less = asyncio.Event()
+        self._shrunk = asyncio.Event()
 
     async def put(self, accepted: _Accepted) -> None:
-        """Add one; waits while there are too many."""
+        """Add a request; waits while the requests, or their bytes, are over their limits."""
         self._bytes += accepted.size
         await self._queue.put(accepted)
         while self._bytes > limits.CONNECTION_BYTES_MAX:
-            self._less.clear()
-            await self._less.wait()
+            self._shrunk.clear()
+            await self._shrunk.wait()
 
     async def end(self) -> None:
-        """There are no more."""
+        """Mark the end: no more requests are added."""
         await self._queue.put(None)
 
     async def get(self) -> _Accepted | None:
-        """The oldest one; None at the end."""
+        """Remove the oldest request and return it; None at the end."""
         return await self._queue.get()
 
     def answered(self, accepted: _Accepted) -> None:
-        """It holds nothing any more."""
+        """Release what the request holds."""
         self._bytes -= accepted.size
         accepted.memory.release()
-        self._less.set()
+        self._shrunk.set()
 
     def drop(self) -> None:
-        """Release what was not answered."""
+        """Release all requests that were not answered."""
         while not self._queue.empty():
             if (accepted := self._queue.get_nowait()) is not None:
                 self.answered(accepted)
@@ -178,7 +180,8 @@ async def append_stream(call: GrpcCall) -> None:
     forget = call.front.broker.drain.on_start(end)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():  # else it has failed, and nothing behind is read
+        # If the answering task is done, it has failed, and no later request is answered.
+        if not answering.done():
             tasks.append(asyncio.ensure_future(window.end()))
         await answering
         if reading.cancelled():
@@ -215,10 +218,10 @@ async def _read(call: GrpcCall, window: _Window) -> None:
 async def _answer(call: GrpcCall, window: _Window) -> None:
     while (accepted := await window.get()) is not None:
         try:
-            found = await accepted.answer()
+            response = await accepted.answer()
         except Exception as exc:
             call.front.writers.forget(accepted.info, exc)
             raise
         finally:
             window.answered(accepted)
-        await call.send(v1.AppendStreamResponse(append=found))
+        await call.send(v1.AppendStreamResponse(append=response))

@@ -96,7 +96,7 @@ class _GroupCall:
             await self._send(left=v1.GroupLeft())
 
     def abandon(self) -> None:
-        """Leave without accepting the last batch, unless the caller has left."""
+        """Leave without accepting the last batch, unless the reader has already left."""
         if not self._left:
             with suppress(AnabranchError):  # the group was deleted, or has given the reader up
                 self._held.reader.abandon()
@@ -104,8 +104,8 @@ class _GroupCall:
     async def _receive(self) -> v1.LeaveGroup | None:
         """Take requests until the caller leaves, or sends no more (None)."""
         leave: v1.LeaveGroup | None = None
-        while leave is None and (given := await self._session.next()) is not None:
-            match given:
+        while leave is None and (incoming := await self._session.next()) is not None:
+            match incoming:
                 case ("next", request):
                     self._request(request)
                 case ("commit", request):
@@ -139,7 +139,7 @@ class _GroupCall:
                 await self._answer(request)
                 self._session.owing -= 1
                 self._writing = False
-        except Closed:  # it left instead of answering a question
+        except Closed:  # the caller left instead of answering a question
             if not self._leaving:
                 raise
 
@@ -167,7 +167,7 @@ class _GroupCall:
                 return
 
     async def _has_room(self, timeout_s: float | None) -> bool:
-        """Wait until so much is committed that another batch may be sent."""
+        """Wait until enough batches are committed that another may be sent. Returns False after `timeout_s`."""
         self._session.blocked = True
         try:
             async with asyncio.timeout(timeout_s):
@@ -220,7 +220,8 @@ class _GroupCall:
             self._held.add_output(output.stream, pa.Table.from_batches([batch]))
 
     def _leave(self, request: v1.LeaveGroup) -> None:
-        if not self._overtaken:  # else the current batch is one that the caller has not seen
+        # If a `next` was not answered, the current batch may be one that the caller has not seen.
+        if not self._overtaken:
             self._advance(request)
         self._held.reader.close()
         self._left = True

@@ -1,8 +1,8 @@
 """Single events by the shortest way: from the parser of HTTP to the writer, with neither a task nor the application in
-between. Many that come at once share a commit and one wake-up. Whatever is not such an event goes to its endpoint.
+between. Many that come at once share a commit and one wake-up. Every other request goes to its endpoint.
 
-A `DirectAppend` stands in a connection where uvicorn has the cycle of a request, until the request is answered or handed
-over to a cycle.
+A `DirectAppend` takes the place of uvicorn's request cycle in a connection, until the request is answered or handed over
+to a cycle.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from anabranch.writing.acknowledgement import Ack
 
 _EVENTS: Final = re.compile(rb"/v1/streams/([^/:?%]+/[^/:?%]+)/events")
 _JSON: Final = b"application/json"
-_LONG_WAY: Final = frozenset((b"content-encoding", b"transfer-encoding", b"expect", b"idempotency-key", b"origin"))
+_ENDPOINT_HEADERS: Final = frozenset(
+    (b"content-encoding", b"transfer-encoding", b"expect", b"idempotency-key", b"origin")
+)
 _ANSWER_HEADERS: Final = ((b"content-type", b"application/json"),)
 
 
@@ -40,7 +42,7 @@ class CallRecord(Protocol):
         ...
 
     def direct_ended(self, scope: Scope, path: str, status: int, seconds: float, *, received: int, sent: int) -> None:
-        """It has ended with this answer."""
+        """A call has ended with this status."""
         ...
 
 
@@ -53,8 +55,9 @@ class DirectAppends:
         self._connections_max = connections_max
 
     def take(self, connection: HttpToolsProtocol) -> DirectAppend | None:
-        """What serves the request whose head is complete; None if it goes to its endpoint. The shortest way is for a small
-        JSON body, to a stream that was used a moment ago, on a connection that has no other request and stays open."""
+        """The DirectAppend that serves the request whose head is complete; None if the request goes to its endpoint. A
+        request takes the shortest way if its body is small JSON, its stream was used a moment ago, and its connection
+        has no other request and stays open."""
         match = _EVENTS.fullmatch(connection.url)
         front = self._front()
         if match is None or front is None or front.draining or not _is_free(connection, self._connections_max):
@@ -88,7 +91,7 @@ def _is_single(headers: list[tuple[bytes, bytes]], *, raw: bool) -> bool:
             kind = value
         elif name == b"content-length":
             length = int(value) if value.isdigit() and len(value) < 10 else 0
-        elif name in _LONG_WAY or name.startswith((b"producer-", b"anabranch-")):
+        elif name in _ENDPOINT_HEADERS or name.startswith((b"producer-", b"anabranch-")):
             return False
     if not 0 < length <= limits.HTTP_SMALL_BYTES:
         return False
@@ -96,7 +99,7 @@ def _is_single(headers: list[tuple[bytes, bytes]], *, raw: bool) -> bool:
 
 
 class DirectAppend:
-    """One request. What has no underscore is what the connection uses of a cycle."""
+    """One request. The attributes without an underscore are those of a uvicorn cycle that the connection uses."""
 
     def __init__(
         self,
@@ -142,7 +145,7 @@ class DirectAppend:
             front.guard.authorize(principal, "write", str(info.name), verb="append")
             front.guard.admit(principal, bytes_=len(body))
             ack = append_value(self._writer, self._writer.decoder.parse(body), len(body))
-        except (Closed, SchemaMismatch):  # the stream may have got columns: the endpoint looks
+        except (Closed, SchemaMismatch):  # the stream may have new columns: the endpoint reads its schema again
             front.names.forget(str(info.name))
             self.hand_over()
         except Exception as exc:
@@ -170,12 +173,12 @@ class DirectAppend:
             return
         self._front.writers.release(self._writer, len(self.body))
         try:
-            found = single_answer(ack.result(0))
+            body = single_answer(ack.result(0))
         except Exception as exc:
             self._front.writers.forget(self._info, exc)
             self._refuse(exc)
         else:
-            self._answer(200, _ANSWER_HEADERS, found)
+            self._answer(200, _ANSWER_HEADERS, body)
 
     def _refuse(self, error: Exception) -> None:
         response = problem_response(error)
@@ -186,15 +189,15 @@ class DirectAppend:
         connection = self._connection
         self.response_complete = True
         if not self.disconnected and not connection.transport.is_closing():
-            goes_on = self.keep_alive and not self._front.draining
+            stays_open = self.keep_alive and not self._front.draining
             parts = [STATUS_LINE[status]]
             for name, value in (*connection.server_state.default_headers, *headers):
                 parts += (name, b": ", value, b"\r\n")
             parts.append(
-                b"content-length: %d\r\n%b\r\n%b" % (len(body), b"" if goes_on else b"connection: close\r\n", body)
+                b"content-length: %d\r\n%b\r\n%b" % (len(body), b"" if stays_open else b"connection: close\r\n", body)
             )
             connection.transport.write(b"".join(parts))
-            if not goes_on:
+            if not stays_open:
                 connection.transport.close()
         connection.on_response_complete()
         self._record.direct_ended(
