@@ -1,4 +1,4 @@
-"""Tokens and rules as a broker holds them in memory, and how it notices that they were changed."""
+"""The tokens and rules that a broker caches in memory, and how it notices that they have changed."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class AccessSnapshot:
     def rules(self, principal: Principal) -> tuple[Rule, ...]:
         """What the principal may do. A role that does not exist any more allows nothing."""
         key = (principal.name, principal.token, principal.groups, principal.roles)
-        found = self._rules.get(key)
-        if found is None:
+        rules = self._rules.get(key)
+        if rules is None:
             if len(self._rules) >= _PRINCIPALS_KEPT:
                 self._rules.clear()
-            found = self._rules[key] = tuple(self._make_rules(principal))
-        return found
+            rules = self._rules[key] = tuple(self._make_rules(principal))
+        return rules
 
     def _make_rules(self, principal: Principal) -> list[Rule]:
         rules = [Rule(self._operations(role), EVERYTHING) for role in principal.roles]
@@ -62,7 +62,7 @@ class AccessSnapshot:
 
 
 def load_access(txn: Reading) -> AccessSnapshot:
-    """Read everything."""
+    """Read the tokens, roles and bindings."""
     rows = [row for _, row in txn.states(ACCESS_TOKEN)]
     return AccessSnapshot(
         _version(txn),
@@ -74,7 +74,7 @@ def load_access(txn: Reading) -> AccessSnapshot:
 
 
 def note_change(txn: Writing) -> None:
-    """Count a change of who may do what, in the transaction that makes it."""
+    """Increase the version of the access rules, in the transaction that changes them."""
     txn.put_state(ACCESS_VERSION, ONLY, AccessVersion(_version(txn) + 1))
 
 
@@ -97,8 +97,8 @@ class AccessCache:
         self._refresh.start()
 
     def current(self) -> AccessSnapshot:
-        """The newest snapshot. Raises StoreUnavailable if the catalog could not be asked for `limits.ACCESS_STALE_S`: a
-        token may have been revoked meanwhile."""
+        """The newest snapshot. Raises StoreUnavailable if the catalog could not be read for `limits.ACCESS_STALE_S`,
+        because a token may have been revoked meanwhile."""
         age_s = self._runtime.clock.monotonic() - self._looked_at
         if age_s > limits.ACCESS_STALE_S:
             raise StoreUnavailable(
@@ -107,7 +107,7 @@ class AccessCache:
         return self._snapshot
 
     def refresh(self) -> None:
-        """Look whether something has changed, and if so read it."""
+        """Read a new snapshot if the version of the access rules has changed."""
         began = self._runtime.clock.monotonic()
         with self._catalog.reading() as txn:
             if _version(txn) != self._snapshot.version:

@@ -38,7 +38,7 @@ _TEXT_CHARS: Final = 500
 
 
 class AuditKey(NamedTuple):
-    """What happened. What repeats within a round is one row with a count, so that a flood of refusals stays small."""
+    """What happened. Repeated notes of a round become one row with a count, so that a flood of refusals stays small."""
 
     principal: str
     verb: str
@@ -56,8 +56,9 @@ class _Noted:
 
 
 class Audit:
-    """Writes notes to the audit stream, about once a second. `note` never waits: with `limits.AUDIT_PENDING_MAX` notes
-    not yet written, more are dropped. How many goes into the stream too, and `dropped` counts all."""
+    """Writes notes to the audit stream, about once a second. `note` never waits: further notes are
+    dropped while `limits.AUDIT_PENDING_MAX` notes are not written yet. A row of the stream says how many were dropped;
+    `dropped` is their total number."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -70,12 +71,12 @@ class Audit:
         self._round.start()
 
     def note(self, key: AuditKey) -> None:
-        """Note it."""
+        """Add a note."""
         key = key._replace(**{name: each[:_TEXT_CHARS] for name, each in key._asdict().items() if each})
         with self._lock:
-            found = self._pending.get(key)
-            if found is not None:
-                found.count += 1
+            noted = self._pending.get(key)
+            if noted is not None:
+                noted.count += 1
             elif len(self._pending) < limits.AUDIT_PENDING_MAX:
                 self._pending[key] = _Noted(self._store.runtime.clock.now())
             else:
@@ -83,7 +84,7 @@ class Audit:
                 self._unreported += 1
 
     def flush(self) -> None:
-        """Write what was noted. Raises what the store raises; the notes are then kept for the next round."""
+        """Write the pending notes. Raises what the store raises; the notes are then kept for the next round."""
         with self._lock:
             taken, self._pending = self._pending, {}
             unreported, self._unreported = self._unreported, 0
@@ -96,9 +97,9 @@ class Audit:
             raise
 
     def close(self) -> None:
-        """Write what was noted, if the store allows it. A second call does nothing."""
+        """Write the pending notes; an error of the store is ignored. A second call does nothing."""
         self._round.close()
-        with suppress(AnabranchError):  # logged by the rounds before
+        with suppress(AnabranchError):  # earlier rounds have logged errors of the store
             self.flush()
 
     def _write(self, taken: dict[AuditKey, _Noted], unreported: int) -> None:
@@ -111,7 +112,7 @@ class Audit:
             rows.append({"at": now, "principal": "broker", "verb": DROPPED, "outcome": "dropped", "count": unreported})
         if not self._ensured:
             self._ensure()
-        self._ensured = False  # until it has been written to
+        self._ensured = False  # if the write fails, the next round creates the stream again
         self._store.write(AUDIT, pa.Table.from_pylist(rows, schema=COLUMNS))
         self._ensured = True
 

@@ -1,4 +1,4 @@
-"""What a front end of a broker asks before it serves a call."""
+"""The checks that a front end of a broker makes before it serves a call."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ and scopes. `manage`: change or delete streams and scopes. `admin`: the store it
 hosts of queries run Python code."""
 
 Holdable = Literal["connections", "followers", "memory"]
-"""What a call has for as long as it lasts: `connections` and `followers` are counted, `memory` is in bytes."""
+"""What a call holds while it lasts: `connections` and `followers` are counted, `memory` is in bytes."""
 
 _BEARER: Final = "bearer "
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls. `name` is what roles, audit and limits go by; `roles` those that apply to the whole store without a
-    binding; `groups` further names that roles may be bound to, as `group:NAME`. `token` is the id of the token it came
-    with, if any; `peer` the address it calls from; `expires_at` is when it must be authenticated again."""
+    """Who calls. Roles, audit and limits refer to the `name`. `roles` apply to the whole store without a binding.
+    `groups` are further names to which roles may be bound, as `group:NAME`. `token` is the id of the token of the call,
+    None without one; `peer` is the caller's address; `expires_at` is when the caller must be authenticated again."""
 
     name: str
     roles: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Principal:
 
 
 class Holding:
-    """Something that a call holds until it releases it; a context manager."""
+    """An amount that a call holds until it is released; a context manager."""
 
     __slots__ = ("_release",)
 
@@ -44,7 +44,7 @@ class Holding:
         self._release = release
 
     def release(self) -> None:
-        """Give it back. A second call does nothing."""
+        """Release the amount. A second call does nothing."""
         release, self._release = self._release, None
         if release is not None:
             release()
@@ -74,7 +74,7 @@ class Guard(Protocol):
         """Check the operation on a resource: `scope/stream` by its present name (aliases and former names resolved),
         `scope/` for a scope, None for the store. `verb` is for the audit.
 
-        A call that lasts (a follower, a group reader) asks again every few seconds. Raises PermissionDenied, and
+        Long calls, such as a follower or a group reader, check again every few seconds. Raises PermissionDenied, and
         Unauthenticated once the token has expired or was revoked."""
         ...
 
@@ -94,7 +94,7 @@ class Guard(Protocol):
         ...
 
     def hold(self, principal: Principal, what: Holdable, amount: int = 1) -> Holding:
-        """Count what a call has until it releases it. Raises RateLimited, and then holds nothing."""
+        """Count an amount against the limits until it is released. Raises RateLimited, and then holds nothing."""
         ...
 
     def record(self, principal: Principal, verb: str, resource: str | None, error: Exception | None) -> None:
@@ -103,7 +103,7 @@ class Guard(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what was noted, and end background work. A second call does nothing."""
+        """Write pending notes to the audit stream, and end background work. A second call does nothing."""
         ...
 
 

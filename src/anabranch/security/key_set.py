@@ -29,9 +29,9 @@ _RSA_BITS_MIN: Final = 2_048
 class KeySet:
     """The provider's keys by their id, renewed every `limits.KEY_SET_S` by a task of its own. `find` never waits.
 
-    `address` is a JWKS address; None: it is asked for at the issuer. The first fetch is made by `start`, and a provider
-    that does not answer is asked again; until then no key is known. `on_change` is called with the keys after each
-    change."""
+    `address` is a JWKS address; None: it is taken from the issuer's metadata. `start` begins the first fetch, which is
+    retried if the provider does not answer; no key is known before it succeeds. `on_change` is called with the keys
+    after each change."""
 
     def __init__(
         self, issuer: str, address: str | None, runtime: Runtime, on_change: Callable[[Mapping[str, jwt.PyJWK]], None]
@@ -53,20 +53,20 @@ class KeySet:
     def find(self, key_id: str) -> jwt.PyJWK | None:
         """The key with this id. If it is unknown the keys are fetched again in the background, but not more often than
         every `limits.KEY_SET_AGAIN_S`."""
-        found = self._keys.get(key_id)
-        if found is None and self._clock.monotonic() - self._fetched_at > limits.KEY_SET_AGAIN_S:
+        key = self._keys.get(key_id)
+        if key is None and self._clock.monotonic() - self._fetched_at > limits.KEY_SET_AGAIN_S:
             self._fetched_at = self._clock.monotonic()
             self._round.wake()
-        return found
+        return key
 
     def refresh(self) -> None:
         """Fetch the keys now. Raises StoreUnavailable; the former keys then stay."""
         self._fetched_at = self._clock.monotonic()
         if self._address is None:
-            found = _fetch_object(self._issuer.rstrip("/") + DISCOVERY)
-            if found.get("issuer") != self._issuer:
+            metadata = _fetch_object(self._issuer.rstrip("/") + DISCOVERY)
+            if metadata.get("issuer") != self._issuer:
                 raise StoreUnavailable(f"{shown_address(self._issuer)} describes a different issuer")
-            address = found.get("jwks_uri")
+            address = metadata.get("jwks_uri")
             if not isinstance(address, str):
                 raise StoreUnavailable(f"{shown_address(self._issuer)} has no address of its keys (jwks_uri)")
             try:
@@ -95,13 +95,13 @@ def check_address(address: str) -> None:
         raise InvalidArgument(f"'{shown_address(address)}' is not an address") from None
     if parts.scheme == "https" and host:
         return
-    if parts.scheme == "http" and is_loopback(host) and "%" not in host:  # urllib would unquote it
+    if parts.scheme == "http" and is_loopback(host) and "%" not in host:  # urllib would decode the %
         return
     raise InvalidArgument(f"'{shown_address(address)}' can't be trusted: expected an https:// address")
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows a redirection only to an address that would have been accepted itself."""
+    """Follows a redirection only to an address that `check_address` accepts."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         check_address(newurl)
@@ -125,9 +125,9 @@ def _fetch_object(address: str) -> dict[str, Any]:
     return found
 
 
-def _usable_keys(found: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
-    """The keys for signatures that have an id. Others are left out: they may be for something else."""
-    listed = found.get("keys")
+def _usable_keys(key_set: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
+    """The keys that have an id and are for signatures. Other keys are left out: they may be for encryption."""
+    listed = key_set.get("keys")
     keys = {}
     for each in listed if isinstance(listed, list) else ():
         if not isinstance(each, dict) or each.get("kty") not in _KINDS or each.get("use", "sig") != "sig":

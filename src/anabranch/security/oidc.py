@@ -19,7 +19,7 @@ from anabranch.security.key_set import ALGORITHMS, KeySet
 from anabranch.security.rights import check_principal
 
 PREFIX: Final = "oidc:"
-_LEEWAY_S: Final = 30  # by which the provider's clock may differ
+_LEEWAY_S: Final = 30  # the largest difference of the provider's clock
 _GROUPS_MAX: Final = 1_000
 _US: Final = 1_000_000
 
@@ -27,8 +27,8 @@ _US: Final = 1_000_000
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
     """An identity provider. Its tokens must have this `issuer` and `audience`. `jwks` is the address of its keys; None:
-    the issuer is asked for it. The claim `principal_claim` names the principal, `oidc:NAME`; `groups_claim`, a list,
-    groups that roles may be bound to."""
+    it is taken from the issuer's metadata. The claim `principal_claim` names the principal, `oidc:NAME`; `groups_claim`
+    is a list of groups, to which roles may be bound."""
 
     issuer: str
     audience: str
@@ -44,8 +44,8 @@ class _Verified:
 
 
 class OidcTokens:
-    """Verifies JWTs: see `SignedTokens`. What was verified is remembered until it expires, or its key is withdrawn; what
-    was refused, until the keys change. Close it."""
+    """Verifies JWTs: see `SignedTokens`. A verified token is cached until it expires or its key is withdrawn; a refused
+    token until the keys change. Close it."""
 
     def __init__(self, settings: OidcSettings, runtime: Runtime) -> None:
         if not settings.audience:
@@ -76,7 +76,7 @@ class OidcTokens:
         except Unauthenticated as exc:
             self._keep(self._refused, digest, str(exc))
             raise
-        principal = self._named_in(claims, self._check_times(claims))
+        principal = self._principal_from(claims, self._check_times(claims))
         self._keep(self._verified, digest, _Verified(principal, key_id))
         return principal
 
@@ -110,7 +110,7 @@ class OidcTokens:
                 algorithms=[key.algorithm_name],
                 audience=settings.audience,
                 issuer=settings.issuer,
-                # Times are checked by the store's clock, and not remembered.
+                # `_check_times` checks the times, by the store's clock: a refusal for its time is not cached.
                 options={
                     "require": ["exp", "iss", "aud", settings.principal_claim],
                     "verify_exp": False,
@@ -121,7 +121,7 @@ class OidcTokens:
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as exc:
             raise Unauthenticated(f"the token is refused: {_reason(exc)}") from None
 
-    def _named_in(self, claims: Mapping[str, Any], expires_at: Micros) -> Principal:
+    def _principal_from(self, claims: Mapping[str, Any], expires_at: Micros) -> Principal:
         settings = self._settings
         name = claims[settings.principal_claim]
         if settings.principal_claim == "email" and claims.get("email_verified") is not True:

@@ -11,7 +11,7 @@ from anabranch.errors import RateLimited
 from anabranch.runtime.ports import Runtime
 from anabranch.security.guard import Holdable, Holding
 
-HELD_RETRY_S: Final = 1.0  # when to retry if others hold the rest
+HELD_RETRY_S: Final = 1.0  # the retry time in RateLimited if a limit of held amounts is reached
 _PRINCIPALS_KEPT: Final = 10_000
 _MIB: Final = 1024 * 1024
 
@@ -37,7 +37,7 @@ class Quotas:
 
 
 class _Account:
-    """What one principal, or all callers together, have used."""
+    """The use of one principal, or of all callers together."""
 
     __slots__ = ("bytes", "calls", "held", "quota")
 
@@ -48,12 +48,12 @@ class _Account:
         self.held: dict[Holdable, int] = {}
 
     def limit(self, what: Holdable) -> int | None:
-        found: int | None = getattr(self.quota, what)
-        return found
+        limit: int | None = getattr(self.quota, what)
+        return limit
 
 
 class QuotaKeeper:
-    """Counts calls, bytes and what is held. Thread-safe; nothing waits."""
+    """Counts calls, bytes and held amounts. Thread-safe; no method waits."""
 
     def __init__(self, quotas: Quotas, runtime: Runtime) -> None:
         self._quotas = quotas
@@ -70,7 +70,7 @@ class QuotaKeeper:
         with self._lock:
             now = self._clock.monotonic()
             account = self._account(name, now)
-            taken = [
+            charges = [
                 (bucket, amount, whose, what)
                 for bucket, amount, whose, what in (
                     (account.calls, calls, f"'{name}'", "calls"),
@@ -80,7 +80,7 @@ class QuotaKeeper:
                 )
                 if bucket is not None and amount
             ]
-            for bucket, _, whose, what in taken:
+            for bucket, _, whose, what in charges:
                 wait_s = bucket.wait_s(now)
                 if wait_s:
                     raise RateLimited(
@@ -88,11 +88,11 @@ class QuotaKeeper:
                         f"try again after {wait_s:.3g} s",
                         wait_s,
                     )
-            for bucket, amount, _, _ in taken:
+            for bucket, amount, _, _ in charges:
                 bucket.take(amount)
 
     def hold(self, name: str, what: Holdable, amount: int) -> Holding:
-        """Hold some, or raise RateLimited and hold nothing."""
+        """Hold an amount of `what`, or raise RateLimited and hold nothing."""
         with self._lock:
             account = self._account(name, self._clock.monotonic())
             accounts = ((account, f"'{name}'"), (self._total, "all callers together"))
@@ -114,21 +114,21 @@ class QuotaKeeper:
         return Holding(release)
 
     def held(self) -> dict[str, int]:
-        """What all callers together hold now."""
+        """The amounts that all callers together hold now."""
         with self._lock:
             return {str(what): amount for what, amount in self._total.held.items()}
 
     def _account(self, name: str, now: float) -> _Account:
-        found = self._accounts.get(name)
-        if found is None:
-            found = self._accounts[name] = _Account(self._quotas.named.get(name, self._quotas.each), now)
+        account = self._accounts.get(name)
+        if account is None:
+            account = self._accounts[name] = _Account(self._quotas.named.get(name, self._quotas.each), now)
             if len(self._accounts) > _PRINCIPALS_KEPT:
                 self._forget_idle()
         self._accounts.move_to_end(name)
-        return found
+        return account
 
     def _forget_idle(self) -> None:
-        """Forget the account that was longest unused among those that hold nothing."""
+        """Forget the least recently used account that holds nothing."""
         for name, account in self._accounts.items():
             if not account.held:
                 del self._accounts[name]

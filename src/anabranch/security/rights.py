@@ -44,8 +44,8 @@ _ROLE: Final = re.compile(r"[a-z0-9][a-z0-9_.\-]{0,63}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Some operations on the names that a pattern matches: `*` everything and the store itself; `iot/` the scope and its
-    streams; `iot/sens*`, `team-*` what begins so; `iot/sensors` that stream."""
+    """Some operations on the names that a pattern matches: `*` matches all names and the store itself; `iot/` the scope
+    and its streams; `iot/sens*` and `team-*` all names with this prefix; `iot/sensors` that stream."""
 
     operations: frozenset[str]
     on: str
@@ -53,8 +53,8 @@ class Rule:
     def allows(self, operation: str, resource: str | None) -> bool:
         """True if the rule allows the operation on `scope/stream`, on a scope `scope/`, or with None on the store.
 
-        The store's own streams and scopes, whose names begin with an underscore, are open to rules with the operation
-        `admin`, and to those that spell the underscore themselves."""
+        The store's own streams and scopes, whose names begin with an underscore, are open only to rules with the
+        operation `admin`, and to rules whose pattern contains the underscore."""
         if operation not in self.operations:
             return False
         if resource is None:
@@ -71,8 +71,8 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def refusal(principal: str, operation: Operation, resource: str | None, *, kept: bool) -> str:
-    """The message for a caller who may not do something: what that is, the right that it requires, and who grants it.
-    `kept`: nobody is granted it."""
+    """The message for a caller who may not do an operation: the operation, the right that it requires, and who grants
+    the right. With `kept`, no role grants it."""
     what = "the store" if resource is None else f"'{resource}'"
     refused = f"'{principal}' may not {_DOING[operation].format(what)}"
     if kept:
@@ -98,11 +98,11 @@ def check_pattern(text: str) -> str:
 
 def check_operations(names: Iterable[str]) -> tuple[str, ...]:
     """Return the operations in their order, each once. Raises InvalidArgument."""
-    given = list(names)
-    unknown = [name for name in given if name not in OPERATIONS]
+    listed = list(names)
+    unknown = [name for name in listed if name not in OPERATIONS]
     if unknown:
         raise InvalidArgument(f"'{unknown[0]!s:.100}' is not an operation: expected {', '.join(OPERATIONS)}")
-    return tuple(name for name in OPERATIONS if name in given)
+    return tuple(name for name in OPERATIONS if name in listed)
 
 
 def check_principal(name: str) -> str:

@@ -107,12 +107,12 @@ class Roles(Displayed):
 
         def change(txn: Writing, now: Micros) -> Result:
             found = txn.state(ACCESS_BINDING, principal)
-            held = () if found is None else found.roles
-            gone = [each for each in held if each.role == role and wanted in (None, each.on)]
+            bound = () if found is None else found.roles
+            gone = [each for each in bound if each.role == role and wanted in (None, each.on)]
             if not gone:
                 where = "" if wanted is None else f" on '{wanted}'"
                 raise InvalidArgument(f"'{principal:.100}' has no role '{role:.100}'{where}")
-            left = tuple(each for each in held if each not in gone)
+            left = tuple(each for each in bound if each not in gone)
             if left:
                 txn.put_state(ACCESS_BINDING, principal, BindingRow(principal, left))
             else:
@@ -125,7 +125,7 @@ class Roles(Displayed):
 
 
 def need_role(txn: Reading, name: str) -> None:
-    """Check that a role exists. Raises InvalidArgument."""
+    """Check that a role exists. Raises InvalidArgument if it does not."""
     if name in BUILT_IN_ROLES:
         return
     if txn.state(ACCESS_ROLE, check_role(name)) is None:

@@ -21,7 +21,7 @@ UNKNOWN: Final = Principal("unknown")
 _REFUSALS: Final = (Unauthenticated, PermissionDenied, RateLimited)
 _TOKEN_CHARS_MAX: Final = 16 * 1024
 # The audit stream can't be changed through a broker; a process that opens the store itself can change it.
-_AUDIT_KEPT: Final = frozenset({str(AUDIT), f"{AUDIT.scope}/"})
+_AUDIT_RESOURCES: Final = frozenset({str(AUDIT), f"{AUDIT.scope}/"})
 
 
 class SignedTokens(Protocol):
@@ -39,7 +39,7 @@ class SignedTokens(Protocol):
 @dataclass(frozen=True, slots=True)
 class GuardSettings:
     """`places`: the folders and addresses below which the broker opens archives, backups, attached files and other
-    stores for admins. `certificates`: the principals of names in client certificates, where they differ from
+    stores for admins. `certificates`: the principals of names in client certificates, if they are not
     `cert:NAME`."""
 
     quotas: Quotas = field(default_factory=Quotas)
@@ -75,7 +75,9 @@ class StoreGuard:
 
     def authorize(self, principal: Principal, operation: Operation, resource: str | None, *, verb: str = "") -> None:
         if not self._may(principal, operation, resource):
-            denied = PermissionDenied(refusal(principal.name, operation, resource, kept=_is_kept(operation, resource)))
+            denied = PermissionDenied(
+                refusal(principal.name, operation, resource, kept=_is_read_only(operation, resource))
+            )
             self._note(principal, verb or operation, resource, denied)
             raise denied
 
@@ -140,7 +142,7 @@ class StoreGuard:
         access = self._access.current()
         if principal.token is not None and principal.token not in access.by_id:
             raise Unauthenticated("the token was revoked")
-        if _is_kept(operation, resource):
+        if _is_read_only(operation, resource):
             return False
         return any(rule.allows(operation, resource) for rule in access.rules(principal))
 
@@ -155,5 +157,5 @@ class StoreGuard:
         )
 
 
-def _is_kept(operation: Operation, resource: str | None) -> bool:
-    return operation != "read" and resource in _AUDIT_KEPT
+def _is_read_only(operation: Operation, resource: str | None) -> bool:
+    return operation != "read" and resource in _AUDIT_RESOURCES

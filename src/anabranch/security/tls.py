@@ -129,19 +129,21 @@ def name_in_certificate(certificate: bytes) -> str | None:
 
 class TlsWatch:
     """Checks every `limits.TLS_REFRESH_S` whether the files have changed, and then calls `on_change` with their new
-    content. If `on_change` raises, it is called again at the next check. Files that can't be used are reported in the log; what was loaded before stays in use."""
+    content. If `on_change` raises, it is called again at the next check. Files that can't be used are reported in the
+    log; the material that was loaded before stays in use."""
 
     def __init__(self, files: TlsFiles, runtime: Runtime, on_change: Callable[[TlsMaterial], None]) -> None:
         self._files = files
         self._runtime = runtime
         self._on_change = on_change
-        self._seen = self._stamps()  # before the files are read: a change meanwhile is noticed at the next look
+        # Taken before the files are read, so that a change during the read is noticed at the next check.
+        self._seen = self._stamps()
         self.material = load_tls(files, now=runtime.clock.now())
         self._round = Periodic(runtime, "tls", limits.TLS_REFRESH_S, self.look)
         self._round.start()
 
     def look(self) -> None:
-        """Look now. Raises InvalidArgument for files that can't be used."""
+        """Check the files now. Raises InvalidArgument for files that can't be used."""
         stamps = self._stamps()
         if stamps == self._seen:
             return
@@ -162,10 +164,10 @@ class TlsWatch:
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def _read(file: Path, what: str, *, private: bool = False) -> bytes:
@@ -190,7 +192,7 @@ def _certificates(text: bytes, file: Path) -> list[x509.Certificate]:
 
 def _check_key(text: bytes, leaf: x509.Certificate, files: TlsFiles) -> None:
     try:
-        key, wanted = load_pem_private_key(text, None), leaf.public_key()
+        key, certificate_key = load_pem_private_key(text, None), leaf.public_key()
     except UnsupportedAlgorithm as exc:
         raise InvalidArgument(
             f"the key in {files.key} or in the certificate in {files.certificate} is of a kind that is not supported: {exc}"
@@ -202,7 +204,7 @@ def _check_key(text: bytes, leaf: x509.Certificate, files: TlsFiles) -> None:
             f"{files.key} holds no private key: expected PEM text with -----BEGIN PRIVATE KEY-----"
         ) from exc
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-    if key.public_key().public_bytes(*form) != wanted.public_bytes(*form):
+    if key.public_key().public_bytes(*form) != certificate_key.public_bytes(*form):
         raise InvalidArgument(
             f"the private key in {files.key} does not belong to the first certificate in {files.certificate}"
         )

@@ -125,7 +125,7 @@ def _rows(txn: Reading) -> list[TokenRow]:
 
 
 def _drop_long_expired(txn: Writing, now: Micros) -> int:
-    """Drop what expired long ago; returns how many tokens are left."""
+    """Drop tokens that expired more than `limits.TOKEN_EXPIRED_KEPT_US` ago. Returns how many tokens are left."""
     rows = _rows(txn)
     gone = [row for row in rows if row.expires_at is not None and row.expires_at < now - limits.TOKEN_EXPIRED_KEPT_US]
     for row in gone:

@@ -1,4 +1,4 @@
-"""Closes what a call opened, when the caller goes before the call can use it."""
+"""Closes readers and writers that a call has opened if the caller is gone before the call can use them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What can be closed."""
+    """A resource that can be closed."""
 
     def close(self) -> object:
         """A second call does nothing."""
@@ -22,7 +22,8 @@ R = TypeVar("R")
 
 
 async def open_in_thread(threads: Executor, opening: Callable[[], C]) -> C:
-    """Open something in a thread, which can't be stopped: if this task is cancelled meanwhile, what it opens is closed."""
+    """Open a resource in a thread, which can't be stopped: if this task is cancelled meanwhile, the resource is closed
+    once it is open."""
     opened = asyncio.get_running_loop().run_in_executor(threads, opening)
     try:
         return await asyncio.shield(opened)
@@ -32,8 +33,8 @@ async def open_in_thread(threads: Executor, opening: Callable[[], C]) -> C:
 
 
 def closed_with(results: R, close: Callable[[], object]) -> R:
-    """The results, a generator. `close` is called when nobody holds it any longer: the `finally` of a generator from which
-    nothing was taken does not run."""
+    """Return `results`, a generator, and have `close` called once the generator is no longer referenced: the `finally`
+    of a generator that was never started does not run."""
     weakref.finalize(results, close).atexit = False
     return results
 

@@ -59,10 +59,10 @@ def run(
     warned: Warned = issue_here,
     admit: bool = True,
 ) -> Any:
-    """Authorize the call, carry it out, record it, and return its result as a value that `wire.values.to_json` takes; for a
-    streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name. `warned` gets the
-    warnings that the verb issues before it returns; by default they are issued in this process. With `admit=False` the
-    caller has already counted the call.
+    """Authorize the call, carry it out, record it, and return its result as a value that `wire.values.to_json` takes;
+    for a streaming verb an iterator, whose items are made while they are taken. `arguments` are JSON, by name. `warned`
+    gets the warnings that the verb issues before it returns; by default they are issued in this process. With
+    `admit=False` the caller has already counted the call.
 
     Raises InvalidArgument, PermissionDenied, RateLimited, and what the verb raises."""
     found = find_verb(verb)
@@ -110,8 +110,9 @@ def allowed_stream(
 
 
 def resolve(store: Store, need: Need) -> str | None:
-    """The resource of a need by its present name: `scope/stream`, `scope/` or None for the store. A name that means
-    nothing stays as it is, so that a caller without the right does not learn that. Raises InvalidName."""
+    """The resource of a need by its present name: `scope/stream`, `scope/` or None for the store. The name of a
+    stream or scope that doesn't exist is returned unchanged, so that a caller without the right does not learn whether
+    it exists. Raises InvalidName."""
     match need.kind:
         case "store" | "query":
             return None
@@ -176,7 +177,7 @@ def _record(
 
 
 def _shown(broker: Served, principal: Principal, verb: StoreVerb, result: Any) -> Any:
-    """The items of a list that the caller may see."""
+    """The result of a verb that lists, with only the items that the caller may see."""
     shown = verb.shown
     assert shown is not None
     if broker.guard.allows(principal, "admin", None):
@@ -197,7 +198,7 @@ def _shown(broker: Served, principal: Principal, verb: StoreVerb, result: Any) -
 
 
 def _without_hints(broker: Served, principal: Principal, exc: Exception) -> Exception:
-    """The error without names that resemble the one given: the caller may not be allowed to see those."""
+    """The error without its hint at similar names, which a caller without the right to read all may not see."""
     if type(exc) is StreamNotFound and not broker.guard.allows(principal, "read", None):
         return StreamNotFound(exc.stream)
     if type(exc) is ScopeNotFound and not broker.guard.allows(principal, "read", None):

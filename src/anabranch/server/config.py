@@ -1,7 +1,7 @@
 """The settings of a broker: from flags, the environment and one TOML file, in this order of precedence.
 
 One setting has one name in all three: `http_port` in the file, `ANABRANCH_SERVER_HTTP_PORT` in the environment,
-`--http-port` (or `--set http_port=…`) as a flag. What does not name a setting is refused.
+`--http-port` (or `--set http_port=…`) as a flag. A name that is not a setting is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from anabranch.store.addresses import MEMORY
 
 PREFIX: Final = "ANABRANCH_SERVER_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
-# What other verbs call these; the broker's own variables take precedence.
+# Variables that all commands of `anabranch` share; those with the prefix of the broker take precedence.
 _SHARED_VARIABLES: Final = {name: f"ANABRANCH_{name.upper()}" for name in ("store", "blobs", "history", "keys")}
 _ADDRESSES: Final = ("store", "blobs", "history", "keys", "jwks_url", "allowed_places")
 
@@ -181,7 +181,7 @@ class ServerSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Values are given by `load`, which has put the sources in order; nothing else is looked up."""
+        """Only the values that `load` passes, which it has merged by the precedence of their sources."""
         return (init_settings,)
 
     @property
@@ -217,8 +217,7 @@ class LoadedSettings:
     origins: Mapping[str, str]
 
     def as_toml(self) -> str:
-        """The settings as a TOML file, which gives the same ones, each with its origin. Passwords in addresses are
-        hidden."""
+        """The settings as a TOML file, each with its origin in a comment. Passwords in addresses are hidden."""
         lines = []
         for name, field in ServerSettings.model_fields.items():
             value = getattr(self.settings, name)
@@ -233,7 +232,8 @@ class LoadedSettings:
 def load(
     flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, file: Path | None = None
 ) -> LoadedSettings:
-    """The settings from flags, then the environment, then the file, which is also found by `ANABRANCH_SERVER_CONFIG`.
+    """The settings: flags take precedence over the environment, the environment over the file. Without `file`,
+    `ANABRANCH_SERVER_CONFIG` may name it.
     Raises InvalidArgument for a file that can't be read, an unknown name, a bad value, or values that contradict each
     other."""
     variables = os.environ if environment is None else environment
@@ -241,15 +241,15 @@ def load(
         file = Path(variables[CONFIG_VARIABLE])
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for found, origin in (
-        (_of_file(file), str(file)),
-        (_of_environment(variables), "environment"),
+    for source_values, origin in (
+        (_from_file(file), str(file)),
+        (_from_environment(variables), "environment"),
         (dict(flags), "flag"),
     ):
-        for name in found:
+        for name in source_values:
             _check_name(name, origin)
             origins[name] = origin
-        values |= found
+        values |= source_values
     try:
         settings = ServerSettings(**values)
     except ValidationError as exc:
@@ -258,18 +258,18 @@ def load(
     return LoadedSettings(settings, origins)
 
 
-def _of_file(file: Path | None) -> dict[str, Any]:
+def _from_file(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
         return tomllib.loads(to_text(read_bounded(file, limits.CONFIGURATION_BYTES_MAX)))
     except OSError as exc:
         raise InvalidArgument(f"the configuration {file} can't be read: {exc.strerror}") from exc
-    except (ValueError, RecursionError) as exc:  # TOMLDecodeError, and of an integer of too many digits
+    except (ValueError, RecursionError) as exc:  # TOMLDecodeError, or the ValueError for an integer of too many digits
         raise InvalidArgument(f"the configuration {file} is not TOML: {exc}") from exc
 
 
-def _of_environment(variables: Mapping[str, str]) -> dict[str, Any]:
+def _from_environment(variables: Mapping[str, str]) -> dict[str, Any]:
     shared = {name: variables[shared] for name, shared in _SHARED_VARIABLES.items() if variables.get(shared)}
     own = {
         name.removeprefix(PREFIX).lower(): value
@@ -332,6 +332,5 @@ def _toml(value: Any) -> str:
         return repr(value).removesuffix(".0")
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(str(value), ensure_ascii=False).replace(
-        "\x7f", "\\u007f"
-    )  # the one escape that JSON doesn't need
+    # TOML requires the escape of this character, JSON does not.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -16,7 +16,7 @@ from typing import Final
 FRONT_ENDS: Final = ("http", "flight", "grpc")
 OUTCOMES: Final = ("ok", "refused", "failed")
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""The bounds of the histogram."""
+"""The upper bounds of the histogram's buckets."""
 
 HELP: Final = {
     "anabranch_broker_calls_total": (
@@ -53,7 +53,7 @@ _CELLS: Final = {
         )
     )
 }
-# The same as positions: a lookup by a text that is made for it costs more than the rest.
+# The same cells by position: to build the text of a name for each lookup costs more than to count.
 _CELLS_OF: Final = {front: _CELLS[f"{front}.{_PER_FRONT_END[0]}"] for front in FRONT_ENDS}
 _OUTCOME: Final = {outcome: _PER_FRONT_END.index(f"calls.{outcome}") for outcome in OUTCOMES}
 _SECONDS: Final = _PER_FRONT_END.index("seconds.0")
@@ -62,8 +62,8 @@ _SLOT_BYTES: Final = 8 * len(_CELLS)
 
 
 class Counters:
-    """The counts of one process, and the sums over all. `slots` is how many processes there are at most; the main
-    process has slot 0 and makes the memory, others are given its descriptor and a slot."""
+    """The counts of one process, and the sums over all. `slots` is the largest number of processes. The main process
+    has slot 0 and creates the memory; each other process gets the memory's descriptor and a slot of its own."""
 
     def __init__(self, *, slots: int = 1, slot: int = 0, descriptor: int | None = None) -> None:
         self._slots = slots

@@ -21,12 +21,12 @@ class Drain:
 
     @property
     def started(self) -> bool:
-        """Whether it has begun. It never stops again."""
+        """Whether the drain has begun. It is never undone."""
         return self._started
 
     def on_start(self, end: Callable[[], None]) -> Callable[[], None]:
-        """Have `end` called once, when the drain begins, or at once if it has: from another thread, so it must not wait.
-        Returns what unregisters it."""
+        """Have `end` called once, when the drain begins, or at once if it has begun. `end` may be called in any thread,
+        and must not wait. Returns a function that unregisters `end`."""
         with self._lock:
             if not self._started:
                 number, self._next = self._next, self._next + 1
@@ -36,7 +36,7 @@ class Drain:
         return lambda: None
 
     def start(self) -> None:
-        """Begin: notify all that registered. Repeated calls do nothing."""
+        """Begin the drain, and call all registered callbacks. Repeated calls do nothing."""
         with self._lock:
             if self._started:
                 return
@@ -51,7 +51,7 @@ class Drain:
 
 
 def drain_together(parts: Sequence[FrontEnd], seconds: float) -> bool:
-    """Drain all at the same time; False if calls are still under way after that time."""
+    """Drain all parts at the same time. Returns False if calls are still under way after `seconds`."""
     results: list[bool] = []
     threads = [
         threading.Thread(target=lambda part=part: results.append(part.drain(seconds)), daemon=True) for part in parts

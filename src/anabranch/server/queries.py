@@ -25,7 +25,7 @@ BROKER_QUERY_LIMITS: Final = QueryLimits(
 
 
 def one_row(values: Sequence[Any]) -> pa.Table | None:
-    """The values of a query's parameters, as its one row of them. None if there are none. Raises InvalidArgument."""
+    """The values of a query's parameters as a table of one row. None if there are no values. Raises InvalidArgument."""
     if not values:
         return None
     for value in values:
@@ -53,7 +53,8 @@ class CallersQueries:
     def translated(
         self, sql: str, dialect: str | None, form: Form = "query", *, over: Callable[[], bool] = lambda: False
     ) -> str:
-        """The SQL of another system as DuckDB's, or as statements of a `pipeline`; without a dialect it is that already.
+        """The SQL of another system as DuckDB's, or as statements of a `pipeline`; without a dialect the
+        SQL is returned unchanged.
         `over` as in `run`. Raises InvalidSql, with the line, for syntax that has no translation, InvalidArgument for an
         unknown dialect, QueryLimitExceeded, RateLimited."""
         return sql if dialect is None else self.isolated.translate(sql, dialect, form, over)
@@ -67,8 +68,9 @@ class CallersQueries:
         describe: bool = False,
         over: Callable[[], bool] = lambda: False,
     ) -> IsolatedResult:
-        """Start a query in DuckDB's SQL, as `IsolatedQueries.run`. The caller counts what it sends. Raises also
-        PermissionDenied if the query names a stream that the principal may not read, whether it exists or not."""
+        """Start a query in DuckDB's SQL, as `IsolatedQueries.run`. The caller of this method counts the bytes that it
+        sends. Raises also PermissionDenied if the query names a stream that the principal may not read, whether it
+        exists or not."""
         streams = self._readable(principal, sql)
         try:
             return self.isolated.run(sql, streams, parameters=parameters, describe=describe, over=over)
@@ -99,8 +101,8 @@ class CallersQueries:
         }
 
     def _check_hidden(self, principal: Principal, error: InvalidSql) -> None:
-        """Raise PermissionDenied if the caller may not read what the query names, whether there is such a stream or
-        not."""
+        """Raise PermissionDenied if the principal may not read the stream that the query names, whether or not it
+        exists."""
         table = unknown_table(error)
         if table is None or not {"/", "."} & set(table):
             return

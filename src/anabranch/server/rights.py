@@ -1,4 +1,4 @@
-"""Checks a caller's right again and again, while a call lasts: its events are sent, or it appends."""
+"""Checks a caller's right repeatedly during a call that reads or appends for a long time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from anabranch.store import Store
 
 @dataclass(slots=True)
 class StreamRight:
-    """The right of a caller to do `operation` to a stream, which was checked when the call began. `verb` is the call."""
+    """The right of a caller to do `operation` to a stream, which was checked when the call began. `verb` is
+    the name of the call for the audit."""
 
     store: Store
     guard: Guard
@@ -30,8 +31,8 @@ class StreamRight:
         return self.store.runtime.clock.monotonic() - self.checked_at > limits.RIGHTS_RECHECK_S
 
     def check(self) -> None:
-        """Check it by the stream's present name, if that is due: the stream may have moved to where the caller has no
-        rights. Reads the catalog. Raises PermissionDenied, Unauthenticated, StreamNotFound."""
+        """Check the right by the stream's present name if a check is due: the stream may have been moved to a scope in
+        which the caller has no rights. Reads the catalog. Raises PermissionDenied, Unauthenticated, StreamNotFound."""
         if self.is_due():
             name = self.store.streams.get(self.stream).name
             self.guard.authorize(self.principal, self.operation, str(name), verb=self.verb)

@@ -37,8 +37,8 @@ SUMMARY: Final = "Call several verbs one after another; arguments may refer to e
 def run_steps(
     broker: Broker, principal: Principal, arguments: Any, queries: CallersQueries, *, warned: Warned = issue_here
 ) -> list[Any]:
-    """The results of the steps of a run, as values that `wire.values.to_json` takes. The result of a streaming verb is a
-    list of its items; the result of a query, which `queries` runs, is a list of its rows. `arguments` are JSON; see
+    """The results of the steps of a run, as values that `wire.values.to_json` takes. The result of a streaming verb is
+    a list of its items; the result of a query, which `queries` runs, is a list of its rows. `arguments` are JSON; see
     `wire.steps`. The caller has already counted the first step.
 
     A step that fails ends the run, and raises its error with the step in the message; the earlier steps stay done.
@@ -124,7 +124,8 @@ class Together:
         self._calls.append((principal, verb, resource, error))
 
     def record_all(self, error: Exception | None) -> None:
-        """Record all calls for the audit. `error` ended the transaction: calls that succeeded are recorded with it."""
+        """Record all calls. With `error`, which rolled the transaction back, calls that succeeded are recorded with
+        it."""
         for principal, verb, resource, call_error in self._calls:
             self._broker.record(principal, verb, resource, call_error or error)
 

@@ -3,11 +3,11 @@ transaction.
 
 Each message is the metadata of one Flight message: the length of a JSON header (4 bytes, little-endian), the header,
 and Arrow data as an IPC stream, or nothing. The client's requests are numbered from 1, and each gets one answer of the
-same number, in order. Number 0 marks messages without an answer: what the client sends unasked, and what the broker
-asks for in the middle of a request.
+same number, in order. Number 0 marks messages without an answer: messages that the client sends unasked, and questions
+of the broker in the middle of a request.
 
-The broker's first answer has the field `session`, and every message of the client after that has it too: a message that a
-network repeats at another broker is refused there.
+The broker's first answer has the field `session`, and the client repeats it in every later message: a broker refuses a
+message that a network repeats in another session.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message: what it asks or tells, its number, its fields (JSON), and Arrow data."""
+    """One message: its verb, its number, its fields (JSON), and Arrow data."""
 
     verb: str
     number: int = 0
@@ -86,12 +86,12 @@ def pack_table(data: pa.Table | pa.RecordBatch) -> pa.Buffer:
 
 
 def unpack_table(data: pa.Buffer | None) -> pa.Table:
-    """The rows of an IPC stream from elsewhere, validated. Raises InvalidArgument."""
+    """The validated rows of an IPC stream from the other side. Raises InvalidArgument."""
     if data is None:
         raise InvalidArgument("expected Arrow data with this message")
     try:
-        found = open_bounded(data)
-        return pa.Table.from_batches(list(found), found.schema)
+        batches = open_bounded(data)
+        return pa.Table.from_batches(list(batches), batches.schema)
     except (pa.ArrowException, ValueError, OSError) as exc:
         raise InvalidArgument(f"the Arrow data of a message can't be read: {exc}") from exc
 

@@ -36,7 +36,8 @@ _OF_ARRAYS: Final = ("builtins", "collections.abc")
 
 @lru_cache(maxsize=1024)
 def hints_of(kind: Callable[..., Any]) -> Mapping[str, Any]:
-    """The types of a class's fields or a function's arguments; None where one can't be resolved at run time."""
+    """The types of a class's fields or a function's arguments; an empty mapping if a type can't be resolved
+    at run time."""
     try:
         return get_type_hints(kind)
     except NameError:  # imported only for type checkers
@@ -45,8 +46,8 @@ def hints_of(kind: Callable[..., Any]) -> Mapping[str, Any]:
 
 def conform(value: Any, hint: Any, what: str) -> Any:
     """The value, converted to the type: lists become the tuples or sets, and integers the floats, that the type names.
-    `what` names the value in the message. Raises InvalidArgument, or InvalidName, InvalidPointer or InvalidCut where one of
-    these was expected."""
+    `what` names the value in the message. Raises InvalidArgument, or InvalidName, InvalidPointer or InvalidCut if the
+    type is a StreamName, EventPointer or StreamCut."""
     found, result = _fit(value, hint)
     if not found:
         kind = next((_ERRORS[each] for each in get_args(hint) if each in _ERRORS), InvalidArgument)
@@ -56,7 +57,8 @@ def conform(value: Any, hint: Any, what: str) -> Any:
 
 
 def _misfit(value: Any, hint: Any, what: str) -> tuple[Any, Any, str]:
-    """The innermost member or item that does not fit, its type and its name; the value itself where that is not clear."""
+    """The innermost member or item that does not fit, its type and its name; the value itself if the type
+    does not tell which item is wrong."""
     while isinstance(hint, NewType):
         hint = hint.__supertype__
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)

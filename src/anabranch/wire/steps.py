@@ -1,4 +1,4 @@
-"""Several calls of verbs in one request: steps, whose arguments may refer to results of earlier ones.
+"""Several calls of verbs in one request: steps, whose arguments may refer to results of earlier steps.
 
     {"steps": [
         {"name": "cut", "call": "cuts.tail", "arguments": {"name": "iot/raw"}},
@@ -9,7 +9,7 @@ A step may also call `query`, which runs SQL and returns its rows.
 
 `{"$ref": "job.id"}` stands for the member `id` of the result of the step `job`; numbers count items of a list from 0.
 With `"transaction": true` the steps take place together or not at all.
-Nothing here calls anything.
+This module parses and checks runs; `anabranch.server.steps` calls the verbs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from anabranch.wire.values import TYPE
 from anabranch.wire.verbs import QUERY, StoreVerb, find_verb, require_together
 
 RUN: Final = "run"
-"""The name by which a run is called where verbs are."""
+"""The name of a run in calls that name a verb."""
 
 REF: Final = "$ref"
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 _RUN_MEMBERS: Final = ("steps", "request", "transaction")
 _MEMBERS: Final = {"name", "call", "arguments"}
-_NUMBER_CHARS: Final = 4  # of `/99`, with which a step's request id ends
+_NUMBER_CHARS: Final = 4  # room for the step number that ends its request id, such as `/99`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +47,22 @@ class RunStep:
 
     @property
     def takes_request(self) -> bool:
-        """True if it changes something once for a request id."""
+        """True if the verb makes a change and takes a request id."""
         return self.verb.changes and "request" in self.verb.parameters
 
     def failed(self, error: AnabranchError | TimeoutError) -> Exception:
         """The error with this step in its message, and as its field `step`. Its class and fields stay."""
-        made = type(error).__new__(type(error))
-        made.__dict__.update(vars(error))
-        made.args = (f"step {self.number}, {self.verb.name}: {error}",)
-        made.__dict__["step"] = self.number
-        return made
+        copy = type(error).__new__(type(error))
+        copy.__dict__.update(vars(error))
+        copy.args = (f"step {self.number}, {self.verb.name}: {error}",)
+        copy.__dict__["step"] = self.number
+        return copy
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Steps in order. `request` is the request id of the whole run; `transaction`: they take place together or not at
-    all."""
+    """Steps in order. `request` is the request id of the whole run. With `transaction`, the steps are applied in one
+    transaction, all or none."""
 
     steps: tuple[RunStep, ...]
     request: str | None
@@ -74,18 +74,18 @@ class Run:
 
     @property
     def as_json(self) -> list[Any]:
-        """What the steps do, for a comparison with another run."""
+        """The names, verbs and arguments of the steps, to tell whether two runs are the same."""
         return [[step.name, step.verb.name, step.arguments] for step in self.steps]
 
     @property
     def referred(self) -> frozenset[str]:
-        """The names of the steps whose results others use."""
+        """The names of the steps to whose results other steps refer."""
         return frozenset().union(*(step.refs for step in self.steps))
 
 
 def parse_run(arguments: Any) -> Run:
-    """A run from JSON: `steps`, and optionally `request` and `transaction`. Everything that can be checked before a step has run is. Raises
-    InvalidArgument."""
+    """A run from JSON: `steps`, and optionally `request` and `transaction`. Checks all that can be
+    checked before the first step is called. Raises InvalidArgument."""
     if not isinstance(arguments, Mapping) or not isinstance(arguments.get("steps"), list):
         raise InvalidArgument('expected a run as an object with a list of steps: {"steps": [{"call": VERB, …}, …]}')
     if unknown := next((name for name in arguments if name not in _RUN_MEMBERS), None):
@@ -112,12 +112,13 @@ def parse_run(arguments: Any) -> Run:
 
 
 def verb_of_step(name: str) -> StoreVerb:
-    """The verb that a step may call: that of this name, or `query`, which runs SQL. Raises InvalidArgument."""
+    """The verb of this name that a step may call; `query` runs SQL. Raises InvalidArgument."""
     return QUERY if name == QUERY.name else find_verb(name)
 
 
 def resolve(value: Any, results: Mapping[str, Any]) -> Any:
-    """The value with every reference replaced. Raises InvalidArgument for a member that there is not."""
+    """The value with every reference replaced. Raises InvalidArgument for a member that does not
+    exist."""
     if isinstance(value, Mapping):
         if value.keys() == {REF}:
             return _referred(value[REF], results)

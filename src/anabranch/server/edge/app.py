@@ -26,8 +26,8 @@ _BODY_BYTES_PER_S_MIN: Final = 64
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One call under way. `reading_since` and `writing_since` are the loop's time where it waits for the caller;
-    `closed_for` is why its connection was closed."""
+    """One call under way. `reading_since` and `writing_since` are the loop's time at which it began to wait for the
+    caller, None while it does not wait. `closed_for` is the reason why its connection was closed."""
 
     began: float = field(default_factory=time.monotonic)
     received: int = 0
@@ -67,7 +67,7 @@ class HttpEdge:
         self._calls: dict[_Call, Callable[[], None] | None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a call, or hand on what is none."""
+        """Serve an HTTP request or WebSocket; pass any other scope on to the application."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -118,9 +118,9 @@ class HttpEdge:
             call.status, call.sent = status, len(text)
             await _answer(send, status, b"text/plain; version=0.0.4; charset=utf-8", text.encode())
             return
-        most = self._settings.request_bytes_max
+        body_bytes_max = self._settings.request_bytes_max
         bounded = not self._is_upload(scope["method"], scope["path"])
-        if bounded and _declared(scope) > most:
+        if bounded and _content_length(scope) > body_bytes_max:
             await self._refuse(call, send)
             return
         loop = asyncio.get_running_loop()
@@ -133,14 +133,14 @@ class HttpEdge:
             call.reading_since = None
             call.received += len(message.get("body", b""))
             call.body_ended = not message.get("more_body", False)
-            if bounded and call.received > most:
+            if bounded and call.received > body_bytes_max:
                 call.too_large = True
                 return {"type": "http.disconnect"}
             return message
 
         async def counted_send(message: Message) -> None:
             if call.too_large and call.status == 0:
-                return  # the application's error for a body that broke off
+                return  # the application's error for an incomplete body: `_refuse` answers instead
             if message["type"] == "http.response.start":
                 call.status = message["status"]
                 if self._broker.drain.started:
@@ -174,7 +174,7 @@ class HttpEdge:
             await send(message)
             call.writing_since = None
 
-        if len(self._calls) > self._settings.connections_max:  # uvicorn counts only requests
+        if len(self._calls) > self._settings.connections_max:  # uvicorn limits only requests, not WebSockets
             await counted_send({"type": "websocket.http.response.start", "status": 503, "headers": []})
             await counted_send({"type": "websocket.http.response.body", "body": b""})
             return
@@ -189,11 +189,11 @@ class HttpEdge:
         await _answer(send, 413, b"application/problem+json", body, close=True)
 
     def direct_began(self) -> None:
-        """A call has begun that takes a shorter way than through here."""
+        """A call has begun that is served without this application; see `DirectAppend`."""
         self._counters.began("http")
 
     def direct_ended(self, scope: Scope, path: str, status: int, seconds: float, *, received: int, sent: int) -> None:
-        """Such a call has ended with this answer."""
+        """A call that is served without this application has ended with this status."""
         self._counters.ended("http", _outcome(status), seconds, received=received, sent=sent)
         self._note(scope, "POST", path, status, seconds, received, sent)
 
@@ -247,7 +247,7 @@ async def _answer(send: Send, status: int, kind: bytes, body: bytes, *, close: b
     await send({"type": "http.response.body", "body": body})
 
 
-def _declared(scope: Scope) -> int:
+def _content_length(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value[:20])

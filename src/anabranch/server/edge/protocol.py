@@ -16,12 +16,13 @@ from anabranch.security.tls import certificate_name
 from anabranch.server.http.direct_append import DirectAppend
 
 CONNECTION = "anabranch.connection"
-"""In the scope of a call: what aborts its connection."""
+"""The key, in the scope of a call, of the function that aborts its connection."""
 
 
 def tls_extension(transport: BaseTransport) -> dict[str, Any]:
     """The ASGI extension `tls` of a connection: the name in the verified certificate of the caller as `client_cert_name`;
-    None without one."""
+    None
+    without a certificate."""
     connection = transport.get_extra_info("ssl_object")
     name = None if connection is None else certificate_name(connection.getpeercert())
     return {"tls": {"client_cert_name": name}}
@@ -30,9 +31,10 @@ def tls_extension(transport: BaseTransport) -> dict[str, Any]:
 def timed_protocol(
     header_timeout_s: float, take: Callable[[HttpToolsProtocol], DirectAppend | None] = lambda connection: None
 ) -> type[HttpToolsProtocol]:
-    """The class of connections that are aborted where the head of a request takes longer than this: also the first
-    head, so that connections that send nothing end too. `take` may take a request whose head is complete; where its body
-    does not come at once, the application serves it, which bounds how long that may take."""
+    """The class of connections that are aborted if the head of a request takes longer than `header_timeout_s`. The time
+    of the first head counts from the connection, so that a connection without a request ends, too. `take` may take a
+    request whose head is complete. If the body of such a request is not complete within `limits.HTTP_DIRECT_BODY_S`,
+    the application serves it, which limits the time for a body."""
 
     class TimedProtocol(HttpToolsProtocol):
         _extensions: dict[str, Any]  # shared by all requests; never changed
@@ -107,12 +109,12 @@ def timed_protocol(
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """A connection whose scope has what aborts it, and the ASGI extension `tls`."""
+    """A WebSocket connection. Its scope has the function that aborts it, and the ASGI extension `tls`."""
 
     def handle_connect(self, event: Request) -> None:
-        """See uvicorn: called once the handshake has come; the application runs after this has returned."""
+        """See uvicorn: called once the handshake is received; the application runs after this method has returned."""
         super().handle_connect(event)
         scope = cast(dict[str, Any] | None, getattr(self, "scope", None))
-        if scope is not None:  # else the handshake was refused
+        if scope is not None:  # None if the handshake was refused
             scope[CONNECTION] = self.transport.abort
             scope["extensions"] = {**scope["extensions"], **tls_extension(self.transport)}

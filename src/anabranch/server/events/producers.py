@@ -31,14 +31,14 @@ class Numbered(NamedTuple):
 
 
 class ProducedBatch(NamedTuple):
-    """The result of a producer's append, and what its stream kept of the events; None: all."""
+    """The result of a producer's append, and the sample of the events that the stream kept; None if it kept all."""
 
     result: ProducerResult
     sampled: Sampled | None
 
 
 class OpenProducers:
-    """The producers that requests came from lately. Thread-safe: appends are made in threads."""
+    """The producers of recent requests. Thread-safe: appends are made in threads."""
 
     def __init__(self, store: Store, loads: StreamLoads) -> None:
         self._store = store
@@ -47,18 +47,19 @@ class OpenProducers:
         self._open: OrderedDict[tuple[StreamId, str, int], Producer] = OrderedDict()
 
     def append(self, info: StreamInfo, number: Numbered, batch: pa.RecordBatch | pa.Table) -> ProducedBatch:
-        """Append a batch under its number, or what its stream keeps of it; returns once that is durable. Raises
+        """Append under its number the events of a batch that the stream keeps. Returns once they are durable. Raises
         OutOfSequence, Fenced, RateLimited, and what `Producer.append` raises."""
         return self.begin(info, number, batch)()
 
     def begin(
         self, info: StreamInfo, number: Numbered, batch: pa.RecordBatch | pa.Table
     ) -> Callable[[], ProducedBatch]:
-        """Accept a batch under its number; returns what waits until it is durable. Both raise as `append` does."""
+        """Accept a batch under its number; returns a function that waits until it is durable. Both raise as
+        `append` does."""
         key = (info.id, number.name, number.epoch)
         producer = self._get(key, info, number)
 
-        def kept(work: Callable[[], R]) -> R:
+        def call(work: Callable[[], R]) -> R:
             try:
                 return work()
             except BaseException:
@@ -67,10 +68,10 @@ class OpenProducers:
 
         label = number_label(number.name, number.epoch, number.sequence)
         thinned, sampled = self._loads.thin(info.id, batch, number=label)
-        ack = kept(lambda: producer.append(thinned, sequence=number.sequence))
+        ack = call(lambda: producer.append(thinned, sequence=number.sequence))
 
         def wait() -> ProducedBatch:
-            result = kept(lambda: ack.result(limits.TASK_END_S))
+            result = call(lambda: ack.result(limits.TASK_END_S))
             if result.duplicate:
                 return ProducedBatch(result, sample_of_repeat(batch.num_rows, result.events or 0, label))
             return ProducedBatch(result, sampled)
@@ -78,7 +79,7 @@ class OpenProducers:
         return wait
 
     def close(self) -> None:
-        """Close all, once what they accepted is durable. May be called again."""
+        """Close all producers once the batches that they accepted are durable. May be called again."""
         with self._lock:
             producers = list(self._open.values())
             self._open.clear()
@@ -91,13 +92,13 @@ class OpenProducers:
             if found is not None:
                 self._open.move_to_end(key)
                 return found
-        made = self._store.producer(info.name, number.name, epoch=number.epoch)
+        opened = self._store.producer(info.name, number.name, epoch=number.epoch)
         oldest: Producer | None = None
         with self._lock:
-            present = self._open.setdefault(key, made)
+            present = self._open.setdefault(key, opened)
             if len(self._open) > limits.HTTP_WRITERS_MAX:
                 _, oldest = self._open.popitem(last=False)
-        for spare in (oldest, None if present is made else made):
+        for spare in (oldest, None if present is opened else opened):
             if spare is not None:
                 _close_quietly(spare)
         return present
@@ -110,5 +111,5 @@ class OpenProducers:
 
 
 def _close_quietly(producer: Producer) -> None:
-    with suppress(AnabranchError):  # it was answered to the request that caused it
+    with suppress(AnabranchError):  # the request that caused the error got it as its answer
         producer.close()

@@ -24,7 +24,9 @@ from anabranch.model.times import TimeRules, to_micros
 
 _SPECIAL: Final = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _MICRO: Final = timedelta(microseconds=1)
-_ADDED: Final = frozenset((*RESERVED, "_pointer", "_cut"))  # what a read adds, so what was read can be sent as it is
+_ADDED: Final = frozenset(
+    (*RESERVED, "_pointer", "_cut")
+)  # columns that a read adds; ignored, so that an event that was read can be appended unchanged
 _RAW: Final = frozenset(("key", "time", "payload", "payload_base64"))
 
 Convert = Callable[[Any], Any]
@@ -50,14 +52,15 @@ class RowDecoder:
         self.rules = rules
         self._checker = RowChecker(schema, rules)
         kinds = {field.name: field.type for field in schema.columns}
-        self._convert = {name: convert for name, kind in kinds.items() if (convert := _of_column(kind, rules))}
+        self._convert = {name: convert for name, kind in kinds.items() if (convert := _column_converter(kind, rules))}
         binary = {f"{name}_base64": name for name, kind in kinds.items() if pa.types.is_binary(kind)}
         self._binary = {coded: name for coded, name in binary.items() if coded not in kinds}
         # A decimal holds more digits than a float. Only then are the texts of numbers kept, because that takes longer.
         self._json = _JSON_WITH_TEXTS if any(map(_has_decimals, kinds.values())) else _JSON
 
     def parse(self, body: bytes, *, lines: bool = False) -> Any:
-        """The JSON value, as `row`, `raw` and `batch` take it; with `lines` the list of the values, one a line. Raises
+        """The JSON value, as `row`, `raw` and `batch` take it; with `lines`, the list of the values of
+        a body with one JSON value per line. Raises
         InvalidArgument."""
         try:
             return self._json.decode_lines(body) if lines else self._json.decode(body)
@@ -107,21 +110,21 @@ class RowDecoder:
         return self._checker.checked(row)
 
     def _with_bytes(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The row with the bytes that are given as base64, under their columns' names."""
-        found = {name: item for name, item in row.items() if name not in self._binary}
+        """The row with each base64 text decoded, under the name of its column."""
+        decoded = {name: item for name, item in row.items() if name not in self._binary}
         for coded in self._binary.keys() & row.keys():
             name, item = self._binary[coded], row[coded]
             if item is None:
-                found.setdefault(name, None)
-            elif found.get(name) is None:
-                found[name] = _from_base64(coded, item)
+                decoded.setdefault(name, None)
+            elif decoded.get(name) is None:
+                decoded[name] = _from_base64(coded, item)
             else:
                 raise SchemaMismatch(f"expected either '{name}' or '{coded}' in an event", column=name)
-        return found
+        return decoded
 
     def batch(self, values: Sequence[Any]) -> pa.RecordBatch:
         """Events, parsed from JSON or as RawRow, as one batch of the stream's columns. Raises SchemaMismatch with the
-        number of the first wrong one, from 0."""
+        number of the first invalid event, counted from 0."""
         rows: list[Mapping[str, Any]] = []
         for number, value in enumerate(values):
             try:
@@ -138,15 +141,17 @@ class RowDecoder:
         return rows_to_batch(rows, self.schema)
 
 
-def _of_column(kind: pa.DataType, rules: TimeRules) -> Convert | None:
-    """How a JSON value becomes what Arrow takes for a column of this type; None if it is taken as it is."""
-    if pa.types.is_binary(kind):  # its name says whether a text is base64
+def _column_converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
+    """How a JSON value becomes what Arrow takes for a column of this type; None if Arrow takes the JSON value
+    unchanged."""
+    # For a binary column, base64 text has a member of its own, NAME_base64, so text under NAME is plain text.
+    if pa.types.is_binary(kind):
         return lambda item: item.encode() if isinstance(item, str) else item
     return _converter(kind, rules)
 
 
 def _converter(kind: pa.DataType, rules: TimeRules) -> Convert | None:
-    """The same for a value inside of others."""
+    """As `_column_converter`, for a value inside a list, map or struct, and for columns that are not binary."""
     types = pa.types
     if types.is_timestamp(kind):
         return lambda item: int(to_micros(item, rules)) if isinstance(item, str) else item
@@ -179,7 +184,7 @@ def _inside(convert: Convert, item: Any) -> Any:
 
 
 def _pairs(item: Any, key: Convert | None, value: Convert | None) -> Any:
-    """A map, given as an object or, as it is read, as a list of pairs."""
+    """A map, from an object or from a list of pairs, which is how a read returns it."""
     pairs = item.items() if isinstance(item, dict) else item
     if not isinstance(item, (dict, list)) or not all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
@@ -218,18 +223,18 @@ def _to_float(item: Any) -> Any:
     if isinstance(item, str):
         return _SPECIAL.get(item, item)
     if item.__class__ is int:
-        found = float(item)
-        if found != item:
-            raise ValueError(f"{item} would become {found!r}")
-        return found
+        number = float(item)
+        if number != item:
+            raise ValueError(f"{item} would become {number!r}")
+        return number
     return item
 
 
 def _to_duration(text: str, kind: pa.DataType) -> timedelta | int:
-    """A duration, as ns if it has digits beyond µs."""
+    """A duration: an integer of nanoseconds if it has digits beyond microseconds, else a timedelta."""
     cut, nanos = beyond_micros(text, kind)
-    found: timedelta = msgspec.convert(cut, timedelta, strict=False)
-    return found // _MICRO * 1_000 + (-nanos if text.startswith("-") else nanos) if nanos else found
+    duration: timedelta = msgspec.convert(cut, timedelta, strict=False)
+    return duration // _MICRO * 1_000 + (-nanos if text.startswith("-") else nanos) if nanos else duration
 
 
 def _micros(name: str, value: Any, rules: TimeRules) -> int:

@@ -34,7 +34,8 @@ _ENDED: Final = (StreamNotFound, StreamSealed, Closed, Conflict, AppendRefused, 
 
 
 class AcceptedBatch(NamedTuple):
-    """What a writer got of a batch: the acknowledgement, None if no event is kept; the number of events that are kept."""
+    """What a writer got of a batch: the acknowledgement, None if no event is kept; the number of events that are
+    kept."""
 
     ack: BatchAck | None
     events: int

@@ -30,8 +30,9 @@ from anabranch.writing.producer import ProducerAck
 
 
 class _WriterTarget:
-    """Appends without a producer: at least once, as the client repeats or not. Each target accepts a batch, and returns what
-    waits until it is durable, which raises the refusal."""
+    """Appends without a producer: at least once if the client repeats unanswered batches. `append` of each target
+    accepts a batch and returns a function, which waits until the batch is durable, or raises the error that refused
+    it."""
 
     def __init__(self, broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> None:
         self._loads = broker.loads
@@ -55,7 +56,7 @@ class _WriterTarget:
 
 
 class _ProducerTarget:
-    """Appends by a producer: each number takes effect once, even if another client repeats it."""
+    """Appends by a producer: each sequence number takes effect once, even if another client repeats it."""
 
     def __init__(self, broker: Broker, info: StreamInfo, command: v1.AppendCommand) -> None:
         if command.HasField("fence"):
@@ -84,7 +85,7 @@ class _ProducerTarget:
     def _outcome(
         self, accepted: ProducerAck, batch: pa.RecordBatch, label: str, sampled: Sampled | None
     ) -> AppendedRows:
-        """The outcome of appending `batch`, as `label` names it."""
+        """Wait for the outcome of appending `batch`. `label` identifies the append, from which its sample is drawn."""
         result = accepted.result()
         if result.duplicate:
             sampled = sample_of_repeat(batch.num_rows, result.events or 0, label)
@@ -125,8 +126,8 @@ class _Answers:
         self._task = broker.store.runtime.tasks.spawn("flight-append", self._run)
 
     def add(self, waiting: _Waiting) -> bool:
-        """Queue an outcome; waits while too many are queued. Returns False if nothing more is to be appended: a batch was
-        refused, or the client is gone."""
+        """Queue a batch to be answered; waits while too many are queued. Returns False if no more batches may be
+        appended, because a batch was refused or the client is gone."""
         with self._changed:
             self._waiting.append(waiting)
             self._bytes += waiting.size
@@ -144,7 +145,7 @@ class _Answers:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Return once all are answered."""
+        """Return once all queued batches are answered, or after `limits.TASK_END_S`."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -170,13 +171,14 @@ class _Answers:
                 self._changed.notify_all()
 
     def _write(self, answer: v1.AppendAnswer) -> None:
-        """Answer, unless the client is gone or a batch before was refused: the client renumbers what came after it."""
+        """Send the answer, unless the client is gone or an earlier batch was refused: the client renumbers the batches
+        after a refused one."""
         refused = bool(answer.error) and self._in_sequence
         if not self._refused:
             try:
                 self._writer.write(answer.SerializeToString())
             except (pa.ArrowException, OSError):
-                refused = True  # the client is gone; the rest becomes durable or not
+                refused = True  # the client is gone: later batches get no answer, whether they become durable or not
         if refused:
             with self._changed:
                 self._refused = True
@@ -185,7 +187,8 @@ class _Answers:
 
 def append(broker: Broker, principal: Principal, command: v1.AppendCommand, reader: Any, writer: Any) -> None:
     """Append what the client sends until it stops. Refusals are messages, because Flight does not send an error before
-    the client has ended its side. A producer's refused batch is the last one: what it sent after it is not appended."""
+    the client has ended its side. After a refused
+    batch of a producer, its later batches are not appended."""
     try:
         info = allowed_stream(broker, principal, named_stream(command), "write", "append")
         holding = broker.guard.hold(principal, "connections")
@@ -206,7 +209,8 @@ def append(broker: Broker, principal: Principal, command: v1.AppendCommand, read
             finally:
                 forget()
         finally:
-            with suppress(AnabranchError):  # its batches were answered with it, or the client is gone
+            # The error was sent as the answer to a batch, or the client is gone.
+            with suppress(AnabranchError):
                 target.close()
 
 

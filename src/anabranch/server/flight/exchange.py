@@ -29,11 +29,11 @@ class Session:
     silent_s: float = limits.SESSION_SILENT_S
 
     def opened(self) -> Frame:
-        """The answer to the request that opened it."""
+        """The answer to the request that opened the session."""
         return Frame("opened")
 
     def call(self, request: Frame) -> Frame:
-        """Do what is requested, and return the answer. What it raises is the answer too."""
+        """Carry out the request and return the answer. An error that this method raises is sent as the answer."""
         raise NotImplementedError
 
     def tell(self, message: Frame) -> None:
@@ -44,10 +44,10 @@ class Session:
         raise NotImplementedError
 
     def interrupt(self) -> None:
-        """Have a call in progress look at `Exchange.interrupted`; by default none waits."""
+        """Wake a waiting call, so that it checks `Exchange.interrupted`. By default no call waits."""
 
     def close(self, request: Frame | None) -> None:
-        """End it: as the client requests, or with None because the client is gone."""
+        """End the session. `request` is the client's request to close; None if the client is gone."""
 
 
 class Exchange:
@@ -57,7 +57,7 @@ class Exchange:
     def __init__(self, runtime: Runtime, outgoing: Any) -> None:
         """`outgoing` is Flight's writer."""
         self._runtime = runtime
-        self._token = token(runtime.ids)  # in the first answer, and in every message of the client after that
+        self._token = token(runtime.ids)  # sent in the first answer; the client repeats it in every message
         self._clock = runtime.clock
         self._outgoing = outgoing
         self._changed = runtime.tasks.condition()
@@ -65,7 +65,7 @@ class Exchange:
         self._bytes = 0
         self._ended = False
         self._heard_at = self._clock.monotonic()
-        self._waits = True  # for the client, not for the store
+        self._waits = True  # True while the broker waits for the client
         self._interrupt: Callable[[], None] = lambda: None
 
     # the task that reads from the client
@@ -89,7 +89,7 @@ class Exchange:
             return not self._ended
 
     def end(self) -> None:
-        """The client is gone, or is to be treated so."""
+        """End the exchange because the client is gone, or as if it were."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -103,7 +103,7 @@ class Exchange:
     # the task that runs the session
 
     def interrupted(self) -> bool:
-        """True if a call that waits should return: the client has requested something else, or is gone."""
+        """True if a waiting call should return: the client has sent another request, or is gone."""
         return self._ended or any(frame.verb != PROGRESS for frame in list(self._incoming))
 
     @property
@@ -112,8 +112,8 @@ class Exchange:
         return self._ended or any(frame.verb == CLOSE for frame in list(self._incoming))
 
     def ask(self, verb: str, **fields: Any) -> Frame:
-        """Ask the client something in the middle of its request. Raises Closed where the client is gone, or closes the
-        session instead of answering."""
+        """Ask the client something in the middle of its request. Raises Closed if the client is gone, or sends
+        another request instead of the answer."""
         self.send(Frame(verb, 0, fields))
         self._expect()
         while (frame := self._next(None)) is not None:
@@ -143,7 +143,7 @@ class Exchange:
         self._waits = waits
 
     def _expect(self) -> None:
-        """From now on it is the client's turn."""
+        """Note that the broker waits for the client from now on."""
         if not self._waits:
             self._heard_at, self._waits = self._clock.monotonic(), True
 
@@ -169,7 +169,7 @@ class Exchange:
             self.send(answer)
 
     def _serve(self, session: Session) -> Frame | None:
-        """Answer requests; returns the one to close the session, None where the client is gone."""
+        """Answer requests. Returns the request to close the session; None if the client is gone."""
         authorized_at = self._clock.monotonic()
         while True:
             frame = self._next(session.probe_s)
@@ -204,7 +204,7 @@ class Exchange:
         self.send(Frame(answer.verb, frame.number, answer.fields, answer.data))
 
     def _next(self, timeout_s: float | None) -> Frame | None:
-        """The next message; None after the time, or once the client is gone."""
+        """The next message; None after `timeout_s`, or once the client is gone."""
         with self._changed:
             if not self._incoming and not self._ended:
                 self._changed.wait(timeout_s)

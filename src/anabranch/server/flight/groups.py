@@ -1,12 +1,13 @@
 """Group readers held by a broker: the client requests batches one by one, and says how far it has processed them.
 
-The exchange is opened by a message `group.read` with the fields `group`, `ident` (of the group's state), `reader`, `delivery`, `batch_rows`, `stored`
-(the application stores the positions), and, so that the same consumer can continue on another broker after its
-connection was lost, `consumer` (its unique id), `attempt` (how many times it has opened the reader), and from the second
-time on `resets` (from the first answer), `handed_out` and `processed` (positions).
+The exchange is opened by a message `group.read` with the fields `group`, `ident` (of the
+group's state), `reader`, `delivery`, `batch_rows`, `stored` (the application stores the positions), and, so that the
+same consumer can continue on another broker after its connection was lost, `consumer` (its unique id), `attempt` (how
+many times it has opened the reader), and from the second time on `resets` (from the first answer), `handed_out` and
+`processed` (positions).
 
 Requests, each with `batch` (the number of the last batch, 0 before the first), `handed_out` (how many of its events were
-handed to the application) and `whole` (it got
+handed to the application) and `whole` (the application got
 the batch as a whole): `next` (a credit of one batch), `output` (rows for a stream, written by the next commit), `commit`,
 `state`, `close` (`done`: what was handed out is processed). In the middle of a request the broker asks `checkpoint`
 (call the callbacks) and `load` (the stored offset of a segment).
@@ -64,7 +65,7 @@ class GroupSession(Session):
         self._held.authorize()
 
     def opened(self) -> Frame:
-        """What the client needs to know of the reader."""
+        """The state of the reader that the client needs to continue."""
         reader = self._reader
         return Frame(
             "opened",
@@ -77,7 +78,7 @@ class GroupSession(Session):
         )
 
     def call(self, request: Frame) -> Frame:
-        """See the module."""
+        """Answer a request; the docstring of the module lists them."""
         self.tell(request)
         match request.verb:
             case "next":
@@ -92,16 +93,17 @@ class GroupSession(Session):
         raise unknown(request)
 
     def tell(self, message: Frame) -> None:
-        """The client's progress."""
+        """Note the client's progress."""
         fields = Fields(message.fields)
-        if fields.count("batch") == self._batches:  # else the client never saw the last one: it is handed out again
+        # With another number, the client never got the last batch, which is then handed out again.
+        if fields.count("batch") == self._batches:
             self._reader.advance(fields.count("handed_out"), whole=fields.flag("whole"))
 
     def interrupt(self) -> None:
         self._held.wake()
 
     def close(self, request: Frame | None) -> None:
-        """Leave the group. Without a request, what was handed out last is not accepted."""
+        """Leave the group. Without a request, the batch that was handed out last is not accepted."""
         if request is not None:
             self.tell(request)
             if Fields(request.fields).flag("done"):

@@ -6,7 +6,7 @@ some notifications and the position after them; `skip` (after Truncated); `close
 
 Listening: opened with `stream`, `start`, `name`, or for a reader group `group`, `kind`, `name`. Requests: `next` with
 `handled`, the serial number of the notification that the client's handler has processed, which saves the bookmark; `close`
-with `last`, the id of the last one that it has processed, in this session or before.
+with `last`, the id of the last notification that the handler has processed, in this session or before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GROUP_KINDS: Final = {
 
 
 class _Watching(Session):
-    """What both kinds have in common: the right to read one stream or group, or the whole store."""
+    """The base of both sessions: checks the right to read one stream or group, or the whole store."""
 
     def __init__(self, broker: Broker, principal: Principal, exchange: Exchange, request: Frame) -> None:
         self._broker = broker
@@ -74,11 +74,11 @@ class NotificationSession(_Watching):
         )
 
     def opened(self) -> Frame:
-        """Its first position."""
+        """The position at which reading starts."""
         return Frame("opened", fields={"position": str(self._source.position)})
 
     def call(self, request: Frame) -> Frame:
-        """See the module."""
+        """Answer a request; the docstring of the module lists them."""
         match request.verb:
             case "next":
                 return self._next(Fields(request.fields).seconds("timeout_s"))
@@ -89,16 +89,16 @@ class NotificationSession(_Watching):
     def _next(self, timeout_s: float | None) -> Frame:
         wait_s = limits.SESSION_WAIT_S if timeout_s is None else min(timeout_s, limits.SESSION_WAIT_S)
         items: list[Any] = []
-        found = self._source.next(wait_s)
-        while found is not None:
-            items.append(to_json(found))
+        notification = self._source.next(wait_s)
+        while notification is not None:
+            items.append(to_json(notification))
             if len(items) == limits.NOTIFICATIONS_ANSWER_MAX:
                 break
-            found = self._source.next(0)
+            notification = self._source.next(0)
         return Frame("notifications", fields={"items": items, "position": str(self._source.position)})
 
     def interrupt(self) -> None:
-        """The client is gone, or closes: a wait ends."""
+        """End a wait if the client is gone or closes the session."""
         if self._exchange.closing:
             self._source.close()
 
@@ -115,10 +115,10 @@ class ListenerSession(_Watching):
         super().__init__(broker, principal, exchange, request)
         self._changed = broker.store.runtime.tasks.condition()
         self._offered: Notification | None = None
-        self._serial = 0  # of the notification that is offered, or was offered last
+        self._serial = 0  # of the notification that was offered last
         self._handled = 0
         self._over = False
-        self._reported = 0  # failures
+        self._reported = 0  # the number of failures that the client knows
         name = self._fields.optional_text("name")
         if name is not None:
             self._broker.guard.authorize(principal, "write", self._group or self._stream, verb="notifications.listen")
@@ -135,7 +135,7 @@ class ListenerSession(_Watching):
         return subscription
 
     def _hand_over(self, each: Notification) -> None:
-        """Called by the listener's task: wait until the client has handled it."""
+        """Called by the listener's task: offer a notification, and wait until the client has handled it."""
         with self._changed:
             self._serial += 1
             serial, self._offered = self._serial, each
@@ -146,7 +146,7 @@ class ListenerSession(_Watching):
                 self._changed.wait(limits.CONDITION_WAIT_S)
 
     def call(self, request: Frame) -> Frame:
-        """See the module."""
+        """Answer a request; the docstring of the module lists them."""
         if request.verb != "next":
             raise unknown(request)
         handled = Fields(request.fields).optional_count("handled")
@@ -167,7 +167,7 @@ class ListenerSession(_Watching):
         return Frame("over" if self._is_stopped() else "nothing", fields=fields)
 
     def opened(self) -> Frame:
-        """What went wrong before: retention may have removed what a named listener was to get."""
+        """The failures so far: retention may have removed notifications that a named listener has not got yet."""
         return Frame("opened", fields=self._failures())
 
     def _failures(self) -> dict[str, Any]:
@@ -181,13 +181,14 @@ class ListenerSession(_Watching):
         return self._subscription.stopped
 
     def interrupt(self) -> None:
-        """A notification that was handed out stays taken until `close`, which may report that
-        it was handled."""
+        """Wake a waiting call. An offered notification stays offered until `close`, whose request may report that it
+        was handled."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self, request: Frame | None) -> None:
-        """Stop listening; what was not handled is handed out again to the next listener of the name."""
+        """Stop listening. A notification that was not handled is delivered again to the next listener of the same
+        name."""
         last = None if request is None else Fields(request.fields).optional_count("last")
         with self._changed:
             if self._offered is not None and last is not None and self._offered.id <= last:

@@ -29,14 +29,15 @@ from anabranch.wire.v1 import anabranch_pb2 as v1
 def read(
     broker: Broker, principal: Principal, command: v1.ReadCommand, over: Callable[[], bool]
 ) -> tuple[pa.Schema, Iterator[Sent]]:
-    """The schema, and the batches with their metadata. `over` is called while waiting, and ends it. Raises what opening a
-    reader raises."""
+    """The schema, and the batches with their metadata. `over` is called while the read waits, and ends it by
+    True or an error. Raises what `Store.reader` raises."""
     info = allowed_stream(broker, principal, named_stream(command), "read", "read")
     command.stream = str(info.name)
     skipped = _skip(broker, info.id, command) if command.skip_truncated else 0
     reader = _open(broker, command)
     reports_tail = command.follow and command.compact and reader.rate is None
-    if not command.compact or command.no_columns:  # without a column, Arrow would not know how many rows there are
+    # A compact batch without a column would not tell the number of its rows.
+    if not command.compact or command.no_columns:
         sender: Sender = PlainSender(reader)
     else:
         sender = CompactSender(reader, skipped, reports_tail=reports_tail)
@@ -68,8 +69,8 @@ def _open(broker: Broker, command: v1.ReadCommand) -> Reader:
 
 
 def _skip(broker: Broker, stream: StreamId, command: v1.ReadCommand) -> int:
-    """Move the command's start past what was truncated, and its end where segments were replaced. Returns how many events
-    are gone."""
+    """Move the command's start after truncated events, and move its end if the segments of the end were replaced.
+    Returns how many events were skipped."""
     with broker.store.catalog.reading() as reading:
         view = load(reading, stream)
     start = StreamCut.parse(command.start.text)

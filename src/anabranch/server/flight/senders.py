@@ -1,5 +1,5 @@
-"""Makes batches for a client of a reader's rows, and says where each ends: `PlainSender` for any Flight client,
-`CompactSender` for ours."""
+"""Makes the batches for a client from a reader's rows, each with its position in the metadata: `PlainSender` for any
+Flight client, `CompactSender` for ours."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class _Added(NamedTuple):
 
 
 class Sender:
-    """What both have in common. `schema` is that of the batches."""
+    """The base of both senders. `schema` is the schema of the batches."""
 
     schema: pa.Schema
-    _enough: int  # this many bytes make a batch worthwhile
+    _bytes_min: int  # from this size on, added rows are sent before more are added
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._stream = reader.position.stream
         self._added: list[_Added] = []
         self._bytes = 0
-        self._known: Mapping[SegmentId, int] = dict(reader.offsets)  # after what was sent
+        self._known: Mapping[SegmentId, int] = dict(reader.offsets)  # the offsets after the rows that were sent
 
     def opening(self) -> Iterator[Sent]:
-        """What comes before the first rows."""
+        """The messages before the first rows."""
         return iter(())
 
     def add(self, segment: SegmentId, rows: SegmentRows, size: int) -> None:
-        """Take rows of the reader, of `size` bytes. Its position is behind them."""
+        """Take rows of the reader, of `size` bytes. The reader's position is already after them."""
         after = dict(self._reader.offsets)
         for piece in _pieces(rows, size):
             here = after if piece.stop == rows.stop else {**after, segment: piece.stop}
@@ -61,11 +61,11 @@ class Sender:
 
     @property
     def full(self) -> bool:
-        """Whether what was added is to be sent before more is added."""
-        return self._bytes >= self._enough
+        """Whether the added rows are to be sent before more are added."""
+        return self._bytes >= self._bytes_min
 
     def sent(self) -> Iterator[Sent]:
-        """All that was added."""
+        """Remove all added rows, and return them as batches."""
         added, self._added, self._bytes = self._added, [], 0
         return self._batches(added)
 
@@ -96,7 +96,7 @@ class Sender:
 class PlainSender(Sender):
     """A batch is of one segment, as in `Reader.batches`, with the cut after it."""
 
-    _enough = 0
+    _bytes_min = 0
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
@@ -112,10 +112,10 @@ class PlainSender(Sender):
 
 
 class CompactSender(Sender):
-    """A batch has rows of one or several segments; which, with their offsets and append times, is in its metadata. A batch
-    of a thousand rows costs nearly as much as one of ten thousand."""
+    """A batch has rows of one or several segments, because a batch of a thousand rows costs nearly as much as one of
+    ten thousand. The metadata names the segments, with the offsets and append times of their rows."""
 
-    _enough = limits.FLIGHT_BATCH_BYTES
+    _bytes_min = limits.FLIGHT_BATCH_BYTES
 
     def __init__(self, reader: Reader, skipped: int, *, reports_tail: bool) -> None:
         super().__init__(reader)
@@ -140,9 +140,10 @@ class CompactSender(Sender):
             while waiting and size + waiting[0].bytes <= limits.FLIGHT_BATCH_BYTES:
                 together.append(waiting.popleft())
                 size += together[-1].bytes
-            made = self._batch(together)
-            together = []  # a client that takes nothing lets this wait here: nothing is held twice
-            yield made
+            batch = self._batch(together)
+            # While a slow client makes this generator wait at `yield`, the rows are not kept a second time.
+            together = []
+            yield batch
 
     def _batch(self, added: list[_Added]) -> Sent:
         metadata = v1.BatchMetadata()
@@ -169,7 +170,7 @@ class CompactSender(Sender):
 
 
 def _pieces(rows: SegmentRows, size: int) -> list[SegmentRows]:
-    """Rows of `size` bytes in pieces that fit what may be ahead of a client; no copies."""
+    """Rows of `size` bytes, sliced without copies into pieces that fit the limit of bytes ahead of a client."""
     step = rows_of_piece(rows.batch.num_rows, size)
     pieces = []
     while rows.batch.num_rows > step:

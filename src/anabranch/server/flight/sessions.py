@@ -38,7 +38,7 @@ class SessionHost:
         self._broker = broker
         self._runtime = broker.store.runtime
         self._lock = self._runtime.tasks.lock()
-        self._open: dict[Exchange, float] = {}  # with the silence after which it ends
+        self._open: dict[Exchange, float] = {}  # with the seconds of silence after which each ends
         self._closed = False
         self._watch = Periodic(self._runtime, "silent sessions", limits.SESSION_WATCH_S, self._end_silent)
         self._watch.start()
@@ -49,7 +49,8 @@ class SessionHost:
         return len(self._open)
 
     def serve(self, principal: Principal, command: bytes, incoming: Any, outgoing: Any) -> None:
-        """Serve one exchange to its end, with Flight's reader and writer. An error of its opening is its only answer."""
+        """Serve one exchange to its end, with Flight's reader and writer. If opening the session fails, the error is
+        the only answer."""
         exchange = Exchange(self._runtime, outgoing)
         guard = self._broker.guard
         try:
@@ -86,7 +87,7 @@ class SessionHost:
             while exchange.receive(incoming.read_chunk().app_metadata):
                 pass
         except (StopIteration, pa.ArrowException, OSError, InvalidArgument):
-            pass  # the connection is gone, or carries something else
+            pass  # the connection is gone, or the client sent a message that is not of this session
         finally:
             exchange.end()
             task.join()
@@ -94,7 +95,7 @@ class SessionHost:
                 self._open.pop(exchange, None)
 
     def _end_silent(self) -> None:
-        """End the sessions whose client gives no sign of life, also those that wait for it to take an answer."""
+        """End the sessions whose client is silent, also those that wait for the client to read an answer."""
         with self._lock:
             opened = list(self._open.items())
         for exchange, silent_s in opened:

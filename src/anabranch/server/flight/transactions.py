@@ -2,8 +2,8 @@
 
 The exchange is opened by a message `transaction` with the fields `consumer` (the client's unique id), and `ident` for a
 transaction that was begun before, or `lease_s` for a new one. When the connection is lost, the client opens it again
-with `ident`, on any broker, and sends the batches again that were not flushed; what it had flushed or committed counts
-once, because flushes have the client's numbers and commits its id.
+with `ident`, on any broker, and sends again the batches that were not flushed. A repeated flush or commit takes effect
+once, because flushes have the client's numbers and commits the client's id.
 
 | request | fields |
 |---|---|
@@ -32,7 +32,7 @@ class TransactionSession(Session):
     """One transaction of one client. Once the exchange ends, it stays open until its lease expires, or somebody resumes it."""
 
     def __init__(self, broker: Broker, principal: Principal, exchange: Exchange, request: Frame) -> None:
-        """Begin or resume it. Raises what `HeldTransaction` raises."""
+        """Begin or resume the transaction. Raises what `HeldTransaction` raises."""
         fields = Fields(request.fields)
         self._held = HeldTransaction(
             broker,
@@ -51,7 +51,7 @@ class TransactionSession(Session):
         return Frame("opened", fields={"ident": self._held.ident, "info": self._info()})
 
     def call(self, request: Frame) -> Frame:
-        """See the module."""
+        """Answer a request; the docstring of the module lists them."""
         fields = Fields(request.fields)
         match request.verb:
             case "info":

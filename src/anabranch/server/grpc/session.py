@@ -21,15 +21,16 @@ T = TypeVar("T")
 
 
 class GrpcSession:
-    """The requests of one call. Use it in a `with` block of the coroutine that serves the call: at its end, work in
-    progress in a thread is interrupted."""
+    """The requests of one call. The coroutine that serves the call has to await `end`, which interrupts work in
+    progress in a thread."""
 
     def __init__(self, call: GrpcCall, kind: type[Message], *, silent_s: float | None) -> None:
         """`kind` is the message type of a request. The session of a caller who sends none for `silent_s` seconds is
         ended."""
         self.call = call
         self.token = token(call.front.store.runtime.ids)
-        """Sent with `opened`. A caller who repeats it is safe from what a network repeats elsewhere."""
+        """Sent with `opened`. A caller who sends the token with each request has a request refused that the network
+        repeats in another session."""
         self._kind = kind
         self._silent_s = silent_s
         self._loop = asyncio.get_running_loop()
@@ -48,8 +49,8 @@ class GrpcSession:
         self._forget_drain: Callable[[], None] = lambda: None
 
     def begin(self, *, wake: Callable[[], None], authorize: Callable[[], None]) -> None:
-        """What the session holds is open. `wake` has a request in progress look at `interrupted()`; `authorize` checks the
-        caller's rights again."""
+        """Begin the session once its reader or transaction is open. `wake` makes a waiting request check
+        `interrupted()`; `authorize` checks the caller's rights again."""
         self._wake, self._authorize = wake, authorize
         self._forget_drain = self.call.front.broker.drain.on_start(self.interrupt)
 
@@ -64,14 +65,14 @@ class GrpcSession:
 
     async def first(self, name: str) -> Any:
         """The first request, which has to be `name`. Raises InvalidArgument."""
-        given = await self.next()
-        if given is None or given[0] != name:
+        request = await self.next()
+        if request is None or request[0] != name:
             raise InvalidArgument(f"expected '{name}' as the first request")
-        return given[1]
+        return request[1]
 
     async def next(self) -> tuple[str, Any] | None:
         """The next request, by its name; None once the caller sends no more. Raises InvalidArgument, also for a request of
-        another session, TimeoutError, and what says that the broker ends."""
+        another session, TimeoutError, and the error of `draining` if the broker ends."""
         receive = asyncio.ensure_future(self.call.receive(self._kind))
         heard_at = self._loop.time()
         try:
@@ -95,7 +96,8 @@ class GrpcSession:
         return name, getattr(message, name)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Carry out a request in a thread, one at a time; the caller's rights are checked again where that is due."""
+        """Carry out a request in a thread, one at a time; the caller's rights are checked again after
+        `limits.SESSION_AUTHORIZE_S`."""
         async with self._turn:
             return await self.run_beside(work)
 
@@ -111,7 +113,7 @@ class GrpcSession:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             self.give_up()
-            with suppress(Exception):  # the caller is gone
+            with suppress(Exception):  # the caller is gone: nobody gets the error
                 await running
             raise
         except Closed:
@@ -121,7 +123,7 @@ class GrpcSession:
 
     def ask(self, message: Message, name: str) -> None:
         """Ask the caller something in the middle of a request, and wait for the answer, a request `name`, which is passed
-        to `answered`. For the thread that carries it out. Raises Closed where the caller is gone."""
+        to `answered`. For the thread that carries it out. Raises Closed if the caller is gone."""
 
         async def asked() -> None:
             if self._interrupted:
@@ -141,7 +143,7 @@ class GrpcSession:
             raise Closed("session") from None
 
     def answered(self, name: str) -> None:
-        """The caller has sent the request `name`, as an answer. Raises InvalidArgument where it was not asked."""
+        """The caller has sent the request `name`, as an answer. Raises InvalidArgument if it was not asked."""
         if self._question is None or self._question[0] != name or self._question[1].done():
             raise InvalidArgument(f"'{name}' is not expected here")
         self._question[1].set_result(None)
@@ -159,7 +161,8 @@ class GrpcSession:
             self._asking.cancel()
 
     async def end(self, release: Callable[[], None]) -> None:
-        """Interrupt what is in progress, and give up in a thread what is held, also where this coroutine is cancelled."""
+        """Interrupt the request in progress, and then call `release` in a thread, also if this coroutine is
+        cancelled."""
         self._forget_drain()
         self.give_up()
 

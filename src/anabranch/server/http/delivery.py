@@ -25,8 +25,8 @@ from anabranch.server.rights import StreamRight
 from anabranch.server.tail.follower import Follower
 
 Awaited = Callable[[], Awaitable[StreamInfo | None]]
-"""Looks for a stream that may not be there yet: None as long as it is worth to wait for it. Checks that the caller may
-read it. Raises what makes waiting vain."""
+"""Looks for a stream that may not exist yet, and checks that the caller may read it. Returns None while the stream may
+still be created. Raises an error if waiting for it is of no use."""
 
 
 class FollowRequest(NamedTuple):
@@ -38,8 +38,8 @@ class FollowRequest(NamedTuple):
 
 
 class FollowForm(NamedTuple):
-    """How a follower gets its events. Followers with an equal `key` share what `encode` makes. `schema` is that of an
-    Arrow stream."""
+    """How the events of a follower are encoded. Followers with an equal `key` share the bytes that `encode` returns.
+    `schema` is the schema of an Arrow stream; None for other formats."""
 
     key: tuple[object, ...]
     encode: Callable[[pa.RecordBatch, StreamCut], list[bytes]]
@@ -55,11 +55,11 @@ class Following(NamedTuple):
 
 
 def follow_request(call: HttpCall, *, kind: str | None = None) -> FollowRequest:
-    """What the query and headers of a call ask for, in the form `kind`, or the one that they name. Raises
-    InvalidArgument, HttpRefusal."""
+    """The request in the query and headers of a call. `kind` is the format; None stands for the one that the call
+    names. Raises InvalidArgument, HttpRefusal."""
     form = kind or wanted_form(call, default="ndjson")
     if form == "json":
-        form = "ndjson"  # one object after another is all that can be followed
+        form = "ndjson"  # a JSON array would never end
     if form == "parquet":
         raise HttpRefusal(
             406,
@@ -74,7 +74,7 @@ def follow_request(call: HttpCall, *, kind: str | None = None) -> FollowRequest:
 
 
 async def begin(call: HttpCall, request: FollowRequest, found: StreamInfo | Awaited) -> Delivery:
-    """Begin to follow a stream, or to wait for it. Raises what opening a reader there raises, RateLimited, Closed."""
+    """Begin to follow a stream, or to wait for it. Raises what `SharedTails.follow` raises, and RateLimited."""
     holding = call.front.guard.hold(call.principal, "followers")
     try:
         if isinstance(found, StreamInfo):
@@ -86,7 +86,7 @@ async def begin(call: HttpCall, request: FollowRequest, found: StreamInfo | Awai
 
 
 class Delivery:
-    """What one follower is sent. Close it."""
+    """The parts that one follower is sent. Close it."""
 
     def __init__(
         self,
@@ -105,17 +105,17 @@ class Delivery:
 
     @property
     def position(self) -> StreamCut | None:
-        """The cut behind what was given; None while there is no stream."""
+        """The cut after the last part; None while the stream does not exist."""
         return None if self._following is None else self._following.follower.position
 
     async def ready(self) -> None:
-        """Return once there is a stream. Raises what makes waiting for it vain, and Closed."""
+        """Return once the stream exists. Raises an error if waiting for it is of no use, and Closed."""
         async for _ in self._wait():
             pass
 
     async def parts(self) -> AsyncIterator[list[bytes] | None]:
-        """The parts; None after `limits.FOLLOW_IDLE_S` without one. Ends once the stream is sealed and everything is
-        given. Raises what ends the follower, Closed where the broker drains."""
+        """The parts; None after `limits.FOLLOW_IDLE_S` without a part. Ends once the stream is sealed and all parts
+        are returned. Raises what ends the follower, and Closed if the broker drains."""
         front = self._call.front
         async for _ in self._wait():
             yield None
@@ -131,7 +131,7 @@ class Delivery:
             yield None if batch is None else batch.encoded(form.key, form.encode)
 
     def problem(self, error: Exception) -> dict[str, Any]:
-        """Why it ends, and where to continue."""
+        """Why the delivery ends, and the cut from which the caller may continue."""
         if isinstance(error, Closed):
             found = {"status": 503, "code": "draining", "detail": "the broker is stopping; follow again from the cut"}
         else:
@@ -141,8 +141,8 @@ class Delivery:
         return found
 
     def empty_batch(self, problem: Mapping[str, Any] | None = None) -> bytes:
-        """A batch of an Arrow stream without rows: a sign of life, or with `problem` the last one. Nothing while there is
-        no stream, and so no schema."""
+        """A batch of an Arrow stream without rows: a sign of life, or with `problem` the last one. Empty bytes while
+        the stream does not exist, because its schema is not known."""
         schema = None if self._following is None else self._following.form.schema
         if schema is None:
             return b""
@@ -168,7 +168,8 @@ class Delivery:
                 idle_at = loop.time() + limits.FOLLOW_IDLE_S
                 yield None
         request = self._request
-        if request.start == "tail":  # all of it is later than the request
+        # The stream was created after the request, so its head is the tail at the time of the request.
+        if request.start == "tail":
             request = request._replace(start="head")
         self._following = await _follow(self._call, request, info)
 
@@ -197,7 +198,8 @@ def _lines(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | 
 
 
 def _events(batch: pa.RecordBatch, after: StreamCut, *, columns: Sequence[str] | None, meta: bool) -> list[bytes]:
-    """Each event's id is the cut behind it: with it as `Last-Event-ID`, a follower continues exactly there."""
+    """Each event's id is the cut after it: a follower that sends the id as `Last-Event-ID` continues after the
+    event."""
     return _joined(_with_ids(b"id: %b\ndata: %b\n\n", batch, after, columns, meta=meta))
 
 
@@ -219,7 +221,7 @@ def _arrow(batch: pa.RecordBatch, after: StreamCut, *, schema: pa.Schema) -> lis
 
 
 def _joined(rows: Sequence[bytes]) -> list[bytes]:
-    """Rows put together to parts of about `limits.FOLLOW_SEND_BYTES`; a part ends with a row."""
+    """Rows joined to parts of about `limits.FOLLOW_SEND_BYTES`. A row is never split."""
     parts, open_part, size = [], [], 0
     for row in rows:
         open_part.append(row)

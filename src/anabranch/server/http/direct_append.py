@@ -1,9 +1,8 @@
 """Single events by the shortest way: from the parser of HTTP to the writer, with neither a task nor the application in
 between. Many that come at once share a commit and one wake-up. Every other request goes to its endpoint.
 
-A `DirectAppend` takes the place of uvicorn's request cycle in a connection, until the request is answered or handed over
-to a cycle.
-"""
+A `DirectAppend` takes the place of uvicorn's request cycle in a connection, until the request is answered or handed
+over to a cycle."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ async def read(call: HttpCall) -> Response:
 
 
 def wanted_form(call: HttpCall, *, default: str) -> str:
-    """The form of the answer. Raises InvalidArgument for an unknown `format`, HttpRefusal if nothing in `Accept` can be
-    had."""
+    """The form of the answer. Raises InvalidArgument for an unknown `format`, HttpRefusal if no form
+    in `Accept` is supported."""
     form = call.text("format")
     if form is not None:
         if form not in TYPES:
@@ -78,12 +78,12 @@ def wanted_form(call: HttpCall, *, default: str) -> str:
 
 
 def follows(call: HttpCall) -> bool:
-    """Whether the caller waits for more: it asks so with `?follow`, or for server-sent events, which never end."""
+    """Whether the caller follows the stream: with `?follow`, or by asking for server-sent events without it."""
     return call.flag("follow") or (call.text("follow") is None and wanted_form(call, default="json") == "sse")
 
 
 def range_of(call: HttpCall) -> Range:
-    """What the query asks for. Raises InvalidArgument."""
+    """The range that the query of a call requests. Raises InvalidArgument."""
     columns = call.text("columns")
     between = call.text("between")
     low, dots, high = (between or "").partition("..")
@@ -103,7 +103,7 @@ def range_of(call: HttpCall) -> Range:
 
 
 def time_kind(call: HttpCall) -> TimeKind:
-    """Which times the places of a query are. Raises InvalidArgument."""
+    """The kind of the times in a query: `append` by default. Raises InvalidArgument."""
     return time_kind_of(call.text("by", "append"))
 
 
@@ -125,13 +125,13 @@ async def _page(call: HttpCall, asked: Range, form: str) -> Response:
 
 
 def _next_link(call: HttpCall, asked: Range, page: EventPage) -> str | None:
-    """The address of the page that follows, as a path; None if this one is the last. Its times are those of this page, also
-    where they were given by how long ago they are."""
+    """The address of the page that follows, as a path; None if this one is the last. Relative times of
+    the request, such as an age, are replaced by the times that they meant for this page."""
     if page.complete:
         return None
-    again = {"from": str(page.after), "to": asked.end, "between": asked.between and "..".join(asked.between)}
-    query = [(name, value) for name, value in call.request.query_params.multi_items() if name not in again]
-    query += [(name, value) for name, value in again.items() if value is not None]
+    bounds = {"from": str(page.after), "to": asked.end, "between": asked.between and "..".join(asked.between)}
+    query = [(name, value) for name, value in call.request.query_params.multi_items() if name not in bounds]
+    query += [(name, value) for name, value in bounds.items() if value is not None]
     return f"{call.request.scope['path']}?{urlencode(query)}"
 
 
@@ -146,7 +146,7 @@ def _encoded_page(page: EventPage, schema: pa.Schema, asked: Range, form: str, f
 
 
 async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> AsyncIterator[bytes]:
-    """All events to the end, in parts; each waits until the connection has taken the one before."""
+    """All events to the end, in parts; a part is encoded once the connection has taken the part before it."""
     front, guard, encoder = call.front, call.front.guard, _encoder(form, reader.schema, meta=asked.meta)
     parts = PacedParts(asked.rate, front.tails.closing)
     right = StreamRight(front.store, guard, call.principal, call.info.id, "read", verb="read")
@@ -169,7 +169,7 @@ async def _whole(call: HttpCall, reader: Reader, form: str, asked: Range) -> Asy
 
 
 def _pieces(part: PacedPart, form: str) -> Iterator[PacedPart]:
-    """Rows that are encoded together."""
+    """The part as pieces whose rows are encoded together."""
     count = part.batch.num_rows
     rows = rows_together(part.batch) if form == "ndjson" else count
     for start in range(0, count, rows):
@@ -189,7 +189,7 @@ class _EventLines(ResultEncoder):
 
 
 def _encoder(form: str, schema: pa.Schema, *, meta: bool) -> ResultEncoder:
-    """The encoder of events in a form, as Arrow and Parquet without what the store adds unless `meta`."""
+    """The encoder of events in a form. Without `meta`, Arrow and Parquet omit the columns that the store adds."""
     if form == "ndjson":
         return _EventLines(schema, meta=meta)
     return ENCODERS[form](schema if meta else pa.schema([field for field in schema if field.name not in RESERVED]))

@@ -29,14 +29,14 @@ class Sampled(NamedTuple):
 
 
 class StreamLoads:
-    """Counts the appends that arrive at this process, and no others. Thread-safe; only `refresh` blocks."""
+    """Applies load policies to the appends that arrive at this process alone. Thread-safe; only `refresh` blocks."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._clock = store.runtime.clock
         self._lock = store.runtime.tasks.lock()
         self._loads: dict[StreamId, Rejecting | Sampling] = {}
-        self._offered: dict[StreamId, int] = {}  # events so far, of streams that are sampled
+        self._offered: dict[StreamId, int] = {}  # the number of events offered so far to streams that are sampled
         self.count: Callable[[Shed, int], None] = lambda what, events: None
 
     def refresh(self, stream: StreamId) -> None:
@@ -50,15 +50,15 @@ class StreamLoads:
                 self._offered.pop(stream, None)
             elif present is None or present.policy != policy:
                 now = self._clock.monotonic()
-                made = Rejecting(policy, now) if isinstance(policy, RejectAbove) else Sampling(policy, now)
-                self._loads[stream] = made
+                load = Rejecting(policy, now) if isinstance(policy, RejectAbove) else Sampling(policy, now)
+                self._loads[stream] = load
 
     def samples(self, stream: StreamId) -> bool:
-        """True if its events may be sampled: then append them as batches that `thin` returns."""
+        """True if the stream's events may be sampled: then append the batches that `thin` returns."""
         return isinstance(self._loads.get(stream), Sampling)
 
     def admit(self, stream: StreamId, events: int, size: int) -> None:
-        """Count an append that is not sampled. Raises RateLimited: then append nothing."""
+        """Count an append that is not sampled. Raises RateLimited if the append is rejected."""
         load = self._loads.get(stream)
         if not isinstance(load, Rejecting):
             return
@@ -115,5 +115,5 @@ def _weighted(data: D, column: str, weight: float) -> D:
     if column not in data.schema.names:
         return data.append_column(column, pa.array([weight] * data.num_rows, pa.float64()))
     index = data.schema.get_field_index(column)
-    given = data.column(index).cast(pa.float64())
-    return data.set_column(index, column, pc.multiply(pc.fill_null(given, 1.0), weight))
+    earlier = data.column(index).cast(pa.float64())
+    return data.set_column(index, column, pc.multiply(pc.fill_null(earlier, 1.0), weight))

@@ -1,7 +1,7 @@
 """A further process of a broker, as `supervisor` starts it: `python -m anabranch.server.processes.child`.
 
 Its order is one JSON line on stdin, so that no secret is among the arguments of a process. It answers with one JSON line
-on stdout once it serves, and ends in order when stdin does.
+on stdout once it serves, and drains and ends when stdin ends.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LOOK_S = 0.5
 
 
 def main() -> None:
-    """Serve one front end until stdin ends, then drain: the main process has closed it, or is gone. Whatever fails, the
-    process ends, even if threads are still running."""
+    """Serve one front end until stdin ends, because the main process has closed it or is gone; then drain. After any
+    failure the process ends, even if threads are still running."""
     code = 1
     try:
         code = _run()
@@ -48,8 +48,8 @@ def _run() -> int:
     settings = ServerSettings(**order["settings"])
     log_to_stderr(settings.log_level)
     stopping = threading.Event()
-    # They reach every process of a terminal or a container; the main process tells this one when to end. Not SIG_IGN, which
-    # processes that this one starts would inherit.
+    # A terminal or container sends these signals to all processes, but this one ends when the main process closes stdin.
+    # Not SIG_IGN: processes that this one starts would inherit it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, frame: None)
     threading.Thread(target=_await_end_of_stdin, args=(stopping,), daemon=True).start()
@@ -81,7 +81,7 @@ def _serve(order: dict[str, Any], settings: ServerSettings, stopping: threading.
 
 
 def _front_end(order: dict[str, Any], broker: Broker, settings: ServerSettings, counters: Counters) -> FrontEnd:
-    """What the order names. Each is imported by the process that serves it alone."""
+    """The front end that the order names. Its module is imported only by the process that serves it."""
     log = AccessLog() if settings.access_log else None
     if order["front_end"] == "grpc":
         from anabranch.server.grpc.front_end import GrpcFrontEnd

@@ -21,7 +21,8 @@ _FAILURES_MAX: Final = 8
 
 
 class SupervisedProcess:
-    """One process and its successors. `order` is what it is sent; `descriptors` are those it inherits."""
+    """One process and its successors. `order` is the JSON object that each gets on stdin; `descriptors` are the file
+    descriptors that they inherit."""
 
     def __init__(
         self, name: str, order: Mapping[str, Any], descriptors: Sequence[int], *, replaced: Callable[[], None]
@@ -37,18 +38,19 @@ class SupervisedProcess:
         self._thread: threading.Thread | None = None
 
     def start(self) -> dict[str, Any]:
-        """Start it, and wait until it serves; returns its answer. Raises InvalidArgument with its own reason."""
+        """Start the process, and wait until it serves. Returns its answer. Raises InvalidArgument with the reason that
+        it answers."""
         answer = self._start()
         self._thread = threading.Thread(target=self._supervise, name=self.name, daemon=True)
         self._thread.start()
         return answer
 
     def failed(self) -> str | None:
-        """Why it is not replaced any more; None while it serves, or is about to again."""
+        """Why the process is not replaced any more; None while it serves or is about to be replaced."""
         return self._problem
 
     def drain(self, seconds: float) -> bool:
-        """Ask it to end in order, and wait; False if it is still there after this time."""
+        """Ask the process to drain, and wait for its end. Returns False if it still runs after `seconds`."""
         self._ending.set()
         process = self._process
         if process is None or process.poll() is not None:
@@ -62,7 +64,7 @@ class SupervisedProcess:
         return True
 
     def stop(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self._ending.set()
         process = self._process
         if process is None:
@@ -121,11 +123,11 @@ class SupervisedProcess:
                     break
                 except InvalidArgument as exc:
                     PROCESS_NOT_STARTED(worker=self.name, error=exc)
-            if self._ending.is_set():  # `drain` may have missed the new one
+            if self._ending.is_set():  # `drain` may have seen only the previous process
                 self.drain(_START_S)
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> int | None:
-        """The exit code; None where it was asked to end."""
+        """The exit code of the process; None if it was asked to end."""
         while True:
             try:
                 code = process.wait(1.0)
@@ -135,7 +137,7 @@ class SupervisedProcess:
 
 
 def _line_within(process: subprocess.Popen[bytes], seconds: float) -> bytes:
-    """The first line of its output; it is killed if there is none in time."""
+    """The first line that the process prints. The process is killed if it prints none within `seconds`."""
     timer = threading.Timer(seconds, process.kill)
     timer.daemon = True
     timer.start()

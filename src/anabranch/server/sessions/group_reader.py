@@ -39,14 +39,14 @@ class HeldGroupReader:
         processed: Position | None = None,
         on_checkpoint: Callable[[str], None],
     ) -> None:
-        """Open it. It continues after `handed_out`, of which `processed` is processed, in the segments that it still
-        has. Raises what `ReaderGroup.reader` raises, GroupNotFound where the group is not the one with the id `ident`,
-        and PermissionDenied."""
+        """Open the reader. In the segments that it still has, it continues after `handed_out`; events before
+        `processed` count as processed. Raises what `ReaderGroup.reader` raises, GroupNotFound if `ident` is not the id
+        of the group, and PermissionDenied."""
         self._broker = broker
         self._principal = principal
         try:
             self._group = broker.store.groups.open(group)
-        except NotFound:  # only callers who may use it learn whether it exists
+        except NotFound:  # only callers who may use the group learn whether it exists
             broker.guard.authorize(principal, "write", group, verb="groups.read")
             raise
         if ident not in (None, self._group.id):
@@ -66,14 +66,16 @@ class HeldGroupReader:
         self.reader.on_checkpoint(on_checkpoint)
 
     def authorize(self) -> None:
-        """Positions of the group are written, and its streams are read. Raises PermissionDenied, Unauthenticated."""
+        """Check the rights to write the group's positions and to read its streams. Raises PermissionDenied,
+        Unauthenticated."""
         guard = self._broker.guard
         guard.authorize(self._principal, "write", self._group.name, verb="groups.read")
         for stream in self._group.streams:
             guard.authorize(self._principal, "read", stream, verb="groups.read")
 
     def pull(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> GroupDelivery | None:
-        """The next batch; see `HostedGroupReader.pull`. Waits at most `limits.SESSION_WAIT_S`, and a part of the lease."""
+        """The next batch; see `HostedGroupReader.pull`. Waits at most `limits.SESSION_WAIT_S`, and at most a quarter of
+        the lease."""
         wait_s = min(limits.SESSION_WAIT_S, self.reader.lease_s / 4)
         delivery = self.reader.pull(wait_s if timeout_s is None else min(wait_s, timeout_s), interrupted)
         if delivery is not None:
@@ -81,7 +83,8 @@ class HeldGroupReader:
         return delivery
 
     def add_output(self, stream: str, table: pa.Table) -> None:
-        """Rows for the stream that the next `commit` writes. Raises TooLarge, and what was added is dropped."""
+        """Add rows that the next `commit` writes to the stream. Raises TooLarge, and then drops all rows that were
+        added."""
         name = str(allowed_stream(self._broker, self._principal, stream, "write", "groups.commit").name)
         self._output_bytes += table.nbytes
         if self._output_bytes > limits.SESSION_OUTPUT_BYTES_MAX:
@@ -94,18 +97,18 @@ class HeldGroupReader:
     def commit(self) -> int:
         """Accept what was handed out, and write the outputs with it. Returns the number of the last commit that wrote
         outputs."""
-        self.reader.commit(self._taken_outputs())
+        self.reader.commit(self._take_outputs())
         return self.reader.last_output
 
     def commit_to(self, positions: Mapping[StreamSegment, int], *, handed_out: int) -> None:
         """Like `commit`; see `HostedGroupReader.commit_to`."""
-        self.reader.commit_to(positions, self._taken_outputs(), handed_out=handed_out)
+        self.reader.commit_to(positions, self._take_outputs(), handed_out=handed_out)
 
     def wake(self) -> None:
-        """Have a `pull` in another thread look at `interrupted()`."""
+        """Wake a `pull` in another thread, so that it checks `interrupted()`."""
         self.reader.wake()
 
-    def _taken_outputs(self) -> dict[str, pa.Table] | None:
+    def _take_outputs(self) -> dict[str, pa.Table] | None:
         outputs = {stream: pa.concat_tables(tables) for stream, tables in self._outputs.items()}
         self._drop_outputs()
         return outputs or None

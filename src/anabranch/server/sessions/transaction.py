@@ -22,8 +22,8 @@ from anabranch.transactions.writer import TransactionWriter
 class HeldTransaction:
     """One transaction. For one thread at a time. It checks the caller's rights and limits.
 
-    The same `consumer`, a unique id of the caller, may continue it elsewhere: a flush with the number of an earlier one
-    does nothing, and a commit that has taken place is answered again."""
+    The same `consumer`, a unique id of the caller, may continue it elsewhere: a flush with the number of an earlier
+    flush does nothing, and a repeated commit succeeds without effect."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class HeldTransaction:
         self._consumer = consumer
         self._writers: dict[StreamId, TransactionWriter] = {}
         self._unflushed_bytes = 0
-        self._transaction: Transaction | None = None  # None where it is committed already
+        self._transaction: Transaction | None = None  # None if it was committed before it was resumed
         self._written: set[StreamId] = set()
         self.ident = ident or ""
         if self.ident:
@@ -64,11 +64,11 @@ class HeldTransaction:
 
     @property
     def open(self) -> bool:
-        """False where it was committed before."""
+        """False if the transaction was committed before it was resumed."""
         return self._transaction is not None
 
     def authorize(self) -> None:
-        """Each stream that is written to. Raises PermissionDenied, Unauthenticated."""
+        """Check the right to write to each stream of the transaction. Raises PermissionDenied, Unauthenticated."""
         for stream in sorted(self._written | self._writers.keys()):
             with suppress(StreamNotFound):  # deleted meanwhile
                 name = str(self._store.streams.view(stream).info.name)
@@ -77,11 +77,12 @@ class HeldTransaction:
     def stream(self, stream: str | StreamId) -> StreamInfo:
         """A stream of this name or id to write to. Raises StreamNotFound, PermissionDenied."""
         info = allowed_stream(self._broker, self._principal, stream, "write", "transactions.write")
-        self._writers[info.id] = self._open.writer(info.name)  # a new one each time: the stream may have got columns
+        # A new writer each time, because the stream may have new columns.
+        self._writers[info.id] = self._open.writer(info.name)
         return info
 
     def write(self, stream: StreamId, table: pa.Table | pa.RecordBatch) -> None:
-        """Write rows, which the next flush or commit stages. Raises TooLarge where a flush is due."""
+        """Write rows, which the next flush or commit stages. Raises TooLarge if too much is not flushed yet."""
         if stream not in self._writers:
             self.stream(stream)
         self._broker.guard.admit(self._principal, calls=0, bytes_=table.nbytes)
@@ -93,7 +94,7 @@ class HeldTransaction:
         self._unflushed_bytes += table.nbytes
 
     def flush(self, number: int) -> None:
-        """Make durable what was written. A second flush of the same consumer and number does nothing."""
+        """Make the written rows durable. A second flush of the same consumer and number does nothing."""
         self._open.flush(request=f"flush {self._consumer} {number}")
         self._unflushed_bytes = 0
 
@@ -102,8 +103,8 @@ class HeldTransaction:
         self._open.ping()
 
     def commit(self, *, note_time: int | None = None, writer: str | None = None, left: int = 0) -> None:
-        """Publish everything. `left` is how many events were written and not flushed by another broker. Raises Conflict
-        where another consumer has committed it without them."""
+        """Publish all events. `left` is the number of events that the caller wrote through another broker and that were
+        not flushed. Raises Conflict if another consumer has committed the transaction without them."""
         if self._transaction is not None:
             self._transaction.commit(note_time=note_time, writer=writer)
         elif self._row().committer != self._consumer and left:
@@ -112,7 +113,7 @@ class HeldTransaction:
             )
 
     def abort(self, reason: str) -> None:
-        """Drop everything."""
+        """Drop all events of the transaction."""
         self._open.abort(reason)
 
     @property

@@ -1,4 +1,4 @@
-"""Followers of streams: history first, then what the shared tail reads."""
+"""Followers of streams: each reads the history first, then gets the batches of the shared tail."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from anabranch.store.facade import Store
 
 
 class SharedTails:
-    """The shared tails of a broker, one for each stream that is followed now. For one event loop; `threads` run what
-    waits for the catalog and the blobs."""
+    """The shared tails of a broker, one for each stream that is followed at the moment. Used from one event loop; calls
+    that wait for the catalog or the blobs run in `threads`."""
 
     def __init__(self, store: Store, threads: Executor) -> None:
         self._store = store
@@ -39,8 +39,8 @@ class SharedTails:
     async def follow(
         self, info: StreamInfo, start: Place, *, by: TimeKind = "append", rate: Rate | None = None
     ) -> Follower:
-        """A follower of the stream from a place on, as fast as `rate` allows. Raises what opening a reader there raises,
-        and Closed."""
+        """A follower of the stream from `start` on, as fast as `rate` allows. Raises what `Store.reader` raises
+        for this start, and Closed once the broker drains."""
         if self.closing.done():
             raise Closed("broker")
         position = await self.run(lambda: self._place(info, start, by))
@@ -60,7 +60,7 @@ class SharedTails:
         )
 
     def leave(self, info: StreamInfo, tail: SharedTail) -> None:
-        """A follower has ended. The last one's tail is closed a little later."""
+        """Note that a follower has ended. A tail without followers is closed after `limits.TAIL_LINGER_S`."""
         tail.followers -= 1
         if tail.followers or self.closing.done():
             return
@@ -115,8 +115,8 @@ class SharedTails:
 
 
 class Follower:
-    """One follower. `position` is the cut behind the last batch that it was given: another one that starts there goes
-    on exactly. Close it."""
+    """One follower. `position` is the cut after the last batch that `batches` returned: a follower that starts there
+    continues without gap or repetition. Close it."""
 
     def __init__(
         self, tails: SharedTails, tail: SharedTail, info: StreamInfo, position: StreamCut, rate: Rate | None
@@ -124,9 +124,11 @@ class Follower:
         self._tails = tails
         self._tail = tail
         self._info = info
-        self._read_to = self._given_to = position  # both differ while the rate holds back what was read
+        self._read_to = self._given_to = position  # they differ while the rate delays batches that were read
         self._parts = None if rate is None else PacedParts(rate, tails.closing)
-        self._number: int | None = None  # of the next batch of the shared tail; None while it reads history
+        self._number: int | None = (
+            None  # of the next batch to get from the shared tail; None while the follower reads history
+        )
         self._closed = False
 
     @property
@@ -135,8 +137,8 @@ class Follower:
         return self._read_to if self._parts is None else self._given_to
 
     def batches(self) -> AsyncIterator[TailBatch | None]:
-        """The batches from the position on; None after `limits.FOLLOW_IDLE_S` without one. Ends once the stream is sealed and everything is read. Raises Truncated,
-        StreamNotFound, CorruptBlob, BlobMissing, Closed."""
+        """The batches from the position on; None after `limits.FOLLOW_IDLE_S` without a batch. Ends once the stream is
+        sealed and everything is read. Raises Truncated, StreamNotFound, CorruptBlob, BlobMissing, Closed."""
         return self._batches() if self._parts is None else self._paced(self._parts)
 
     async def _paced(self, parts: PacedParts) -> AsyncIterator[TailBatch | None]:
@@ -181,15 +183,17 @@ class Follower:
             self._tails.leave(self._info, self._tail)
 
     async def _history(self) -> AsyncIterator[TailBatch]:
-        """What lies between what was read and the shared tail's position; then the follower is at the tail."""
-        goal, number = self._tail.position, self._tail.next_number
-        if self._read_to == goal:
+        """The batches between the follower's position and the shared tail's. After the last one, the follower gets its
+        batches from the tail."""
+        tail_position, number = self._tail.position, self._tail.next_number
+        if self._read_to == tail_position:
             self._number = number
             return
         start = self._read_to
         try:
-            reader = await self._tails.read(self._info, start, goal)
-        except InvalidCut:  # the shared tail has not come as far as this follower yet
+            reader = await self._tails.read(self._info, start, tail_position)
+        except InvalidCut:
+            # The shared tail is still before this follower's position: wait until it has read more.
             if self._tail.ended:
                 self._number = self._tail.next_number
                 return
@@ -203,8 +207,8 @@ class Follower:
                 yield TailBatch(-1, batch, self._read_to, _not_kept)
         finally:
             reader.close()
-        self._read_to, self._number = goal, number
+        self._read_to, self._number = tail_position, number
 
 
 def _not_kept(_number: int, _size: int) -> None:
-    """A batch of history is not kept for others."""
+    """Does nothing: the encoded bytes of a batch of history are not kept for other followers."""

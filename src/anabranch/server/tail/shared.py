@@ -14,11 +14,11 @@ from anabranch.errors import Closed, Truncated
 from anabranch.model.cut import StreamCut
 from anabranch.reading.reader import Reader
 
-_ENCODINGS_MAX: Final = 8  # kept of one batch
+_ENCODINGS_MAX: Final = 8  # the number that is kept of one batch
 
 
 class TailBatch:
-    """Rows that the shared tail has read: `number` counts the batches, `after` is the cut behind them."""
+    """Rows that the shared tail has read: `number` counts the batches, `after` is the cut after them."""
 
     __slots__ = ("_encoded", "_grown", "after", "batch", "nbytes", "number")
 
@@ -32,15 +32,15 @@ class TailBatch:
 
     def encoded(self, form: Hashable, encode: Callable[[pa.RecordBatch, StreamCut], list[bytes]]) -> list[bytes]:
         """The rows in a form, made by `encode` once for all followers that ask for it."""
-        found = self._encoded.get(form)
-        if found is None:
-            found = encode(self.batch, self.after)
+        parts = self._encoded.get(form)
+        if parts is None:
+            parts = encode(self.batch, self.after)
             if len(self._encoded) < _ENCODINGS_MAX:
-                self._encoded[form] = found
-                size = sum(map(len, found))
+                self._encoded[form] = parts
+                size = sum(map(len, parts))
                 self.nbytes += size
                 self._grown(self.number, size)
-        return found
+        return parts
 
 
 class TailEnded(Exception):
@@ -52,15 +52,15 @@ class TailEnded(Exception):
 
 
 class TailPassed(Exception):
-    """The tail no longer keeps the batch: what it held has to be read from history."""
+    """The tail no longer keeps the batch: its rows have to be read from history."""
 
 
 class SharedTail:
     """Reads the tail of a stream and keeps its recent batches for all followers. For one event loop.
 
     A follower asks for batches by number. One that asks for a batch that is no longer kept has to read history. A new batch
-    wakes all followers that wait, `limits.TAIL_WOKEN_MAX` at a time. The next batch is read `limits.TAIL_SPACING_US` × their
-    number later, so that many followers of a fast stream cost a bounded share of the processor.
+    wakes all followers that wait, `limits.TAIL_WOKEN_MAX` at a time. The next batch is read `limits.TAIL_SPACING_US` ×
+    the number of followers later, so that many followers of a fast stream cost a bounded share of the processor.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -77,11 +77,11 @@ class SharedTail:
 
     @property
     def ended(self) -> bool:
-        """True if it reads no more."""
+        """True if the tail reads no more."""
         return self._ended is not None
 
     def kept_from(self) -> int:
-        """The number of the oldest batch that is still kept, or of the next one."""
+        """The number of the oldest batch that is kept; if none is kept, the number of the next one."""
         return self._kept[0].number if self._kept else self.next_number
 
     async def get(self, number: int) -> TailBatch | None:
@@ -120,7 +120,7 @@ class SharedTail:
                         self._keep(batch)
                         delivered_at = loop.time()
                         await self._deliver()
-                        # What comes meanwhile is read together, and delivered once.
+                        # Events that are appended during the pause are read and delivered together.
                         pause = delivered_at + self.followers * limits.TAIL_SPACING_US / 1e6 - loop.time()
                         if pause > 0:
                             await asyncio.sleep(pause)
@@ -155,7 +155,8 @@ class SharedTail:
             self._kept_bytes -= self._kept.popleft().nbytes
 
     async def _deliver(self) -> None:
-        """Wake all that wait now, a few at a time: other requests, appends among them, don't wait for all of them."""
+        """Wake all followers that wait now, a few at a time, so that appends and other requests are served in
+        between."""
         left = len(self._waiting)
         while left > 0:
             self._wake_first(min(left, limits.TAIL_WOKEN_MAX))

@@ -24,8 +24,8 @@ _FILE_CHARS_MAX: Final = 255
 
 
 class NewUpload(NamedTuple):
-    """What a POST asks for. `length` in bytes is None if it is not known yet; `complete` if the body ends the file;
-    `sha256` is the digest of the whole file, in hex."""
+    """The upload that a POST requests. `length` in bytes is None if it is not known yet; `complete` if the body ends
+    the file; `sha256` is the digest of the whole file, in hex."""
 
     length: int | None
     complete: bool
@@ -41,13 +41,13 @@ class Checksum(NamedTuple):
     digest: bytes
 
     def verify(self, body: bytes) -> None:
-        """Raises HttpRefusal (460, tus's status for it) if the body has another digest."""
+        """Raises HttpRefusal with tus's status 460 if the body has another digest."""
         if hashlib.new(self.algorithm, body, usedforsecurity=False).digest() != self.digest:
             raise HttpRefusal(460, "checksum_mismatch", f"the body's {self.algorithm} is not that of Upload-Checksum")
 
 
 def new_upload(headers: Headers) -> NewUpload:
-    """Raises InvalidArgument, TooLarge."""
+    """The upload that the headers of a POST request. Raises InvalidArgument, TooLarge."""
     length, complete = upload_length(headers), upload_complete(headers)
     deferred = headers.get("upload-defer-length")
     if deferred not in (None, "1") or (deferred is not None and length is not None):
@@ -85,7 +85,7 @@ def check_encoding(headers: Headers) -> None:
 
 
 def upload_offset(headers: Headers) -> int:
-    """Where the body begins. Raises InvalidArgument."""
+    """The offset in the file at which the body begins. Raises InvalidArgument."""
     text = headers.get("upload-offset")
     if text is None:
         raise InvalidArgument("expected Upload-Offset: the number of bytes the upload has, as returned by HEAD")
@@ -99,7 +99,7 @@ def upload_length(headers: Headers) -> int | None:
 
 
 def upload_complete(headers: Headers) -> bool | None:
-    """Whether the file ends with this body; None if that is not said. Raises InvalidArgument."""
+    """Whether the file ends with this body; None if the headers do not say. Raises InvalidArgument."""
     text = headers.get("upload-complete")
     if text not in (None, "?0", "?1"):
         raise InvalidArgument(f"expected Upload-Complete as ?0 or ?1, got '{text:.20}'")
@@ -118,7 +118,7 @@ def checksum_of(headers: Headers) -> Checksum | None:
 
 
 def sha256_of(headers: Headers) -> str | None:
-    """The digest of the whole file in `Repr-Digest`, in hex; None without one, or with others only. Raises
+    """The digest of the whole file in `Repr-Digest`, in hex; None if the header has no SHA-256. Raises
     InvalidArgument."""
     match = _REPR_DIGEST.search(headers.get("repr-digest", ""))
     if match is None:
@@ -149,14 +149,14 @@ def content_length(headers: Headers) -> int | None:
 
 def _metadata(text: str) -> Mapping[str, str]:
     """The pairs of `Upload-Metadata`: `key base64, key base64`. Raises InvalidArgument."""
-    found = {}
+    metadata = {}
     for pair in filter(None, map(str.strip, text.split(","))):
         key, _, value = pair.partition(" ")
         try:
-            found[key.lower()] = _from_base64("Upload-Metadata", value).decode()
+            metadata[key.lower()] = _from_base64("Upload-Metadata", value).decode()
         except UnicodeDecodeError as exc:
             raise InvalidArgument(f"'{key:.50}' in Upload-Metadata is expected to be UTF-8") from exc
-    return found
+    return metadata
 
 
 def _file_name(name: str | None) -> str | None:
@@ -168,9 +168,9 @@ def _file_name(name: str | None) -> str | None:
 
 
 def file_type(kind: str | None) -> str | None:
-    """The media type; None for a text that is none, which must not be sent as a header."""
-    found = (kind or "").strip()
-    return found if re.fullmatch(r"[!#$&^\w.+-]+/[!#$&^\w.+-]+[ -~]{0,100}", found, re.ASCII) else None
+    """The media type; None if the text is not a media type: it must not be sent as a header then."""
+    text = (kind or "").strip()
+    return text if re.fullmatch(r"[!#$&^\w.+-]+/[!#$&^\w.+-]+[ -~]{0,100}", text, re.ASCII) else None
 
 
 def _number(name: str, text: str) -> int:

@@ -54,7 +54,8 @@ async def create_upload(call: HttpCall) -> Response:
     await verb_result(call, "streams.create", arguments)
     front.names.forget(name)
     upload = await front.run(lambda: load(front, name))
-    if not upload.offset and not upload.complete:  # else the request was sent again, with its Idempotency-Key
+    # An upload that has bytes already was created by an earlier request with the same Idempotency-Key.
+    if not upload.offset and not upload.complete:
         upload = await _append(call, upload, complete=asked.complete)
     answer = {"Location": call.request.scope["path"], **upload.headers()}
     return Response(status_code=201, headers=answer)
@@ -93,14 +94,15 @@ async def cancel_upload(call: HttpCall) -> Response:
     """Delete an upload, finished or not."""
     front, name = call.front, stream_of(call.request)
     info = await front.run(lambda: allowed_stream(front.broker, call.principal, name, "manage", "cancel_upload"))
-    await front.run(lambda: front.store._byte_streams.index(info.id))  # refuses a stream of another kind
+    # Raises for a stream that is not a byte stream; the index itself is not needed.
+    await front.run(lambda: front.store._byte_streams.index(info.id))
     await verb_result(call, "streams.delete", {"name": name})
     front.names.forget(name)
     return Response(status_code=204)
 
 
 async def _append(call: HttpCall, upload: Upload, *, complete: bool) -> Upload:
-    """Append the body, and finish the upload if that completes it."""
+    """Append the body, and finish the upload if the body completes it."""
     front = call.front
     if upload.unfinished:
         expires = await front.run(lambda: prolong(front.broker, upload.info.id, upload.expires))
@@ -141,9 +143,9 @@ async def _append_body(call: HttpCall, upload: Upload, left: int) -> Upload:
 
 
 async def _store_body(call: HttpCall, writer: ByteWriter, *, bytes_max: int) -> None:
-    """Append the body; returns once all of it is durable. A part is written while the next one comes. What came before
-    an error stays: ClientDisconnect, RateLimited, TooLarge for a body over `bytes_max`, HttpRefusal where the broker
-    stops, and what the writer raises."""
+    """Append the body; returns once all of it is durable. A part is written while the next one is received. After
+    an error, the parts before it stay appended. Raises ClientDisconnect, RateLimited, TooLarge for a body over
+    `bytes_max`, HttpRefusal if the broker stops, and what the writer raises."""
     part = bytearray()
     writing: asyncio.Future[None] | None = None
     taken = 0

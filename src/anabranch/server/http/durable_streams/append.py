@@ -71,8 +71,9 @@ async def write(
     sequence: str | None = None,
     expected: int | None = None,
 ) -> int:
-    """Append messages at once; returns the offset behind them once they are durable. Raises ConditionFailed if the stream
-    does not hold `expected` events, StreamSealed, and what `Writer.write_batch` raises."""
+    """Append messages as one atomic unit. Returns the offset after the last one, once they are durable. Raises
+    ConditionFailed if the stream does not hold `expected` events, StreamSealed, and what `Writer.write_batch`
+    raises."""
     try:
         return await _write(call, stream, messages, sequence, expected)
     except Closed:  # nothing was appended: another request's failure closed the writer
@@ -98,14 +99,14 @@ async def _write(
 
 
 def _write_alone(store: Store, stream: DurableStream, table: pa.Table, expected: int) -> int:
-    """Append by a writer of its own: a refused condition ends the appends that a writer has pending."""
+    """Append by a new writer: a refused condition would end the pending appends of a shared writer."""
     writer = store.writer(stream.info.name)
     try:
         if writer.stream_id != stream.info.id:  # the name was given to another stream meanwhile
             raise StreamNotFound(str(stream.info.name))
         return max(each.stop for each in writer.write_batch(table, atomic=True, expected=expected).result())
     finally:
-        with suppress(AnabranchError):  # it was raised above
+        with suppress(AnabranchError):  # the error was raised by `result` above
             writer.close()
 
 
@@ -131,12 +132,13 @@ async def _append_plain(
         expected = None if sequence is None else stream.tail
         try:
             return stream._replace(tail=await write(call, stream, messages, sequence=sequence, expected=expected))
-        except ConditionFailed:  # another request came first: its Stream-Seq counts
+        except ConditionFailed:
+            # Another request has appended meanwhile: compare with its Stream-Seq.
             stream = await call.front.run(partial(load, call.front, str(stream.info.name)))
 
 
 async def _check_sequence(call: HttpCall, stream: DurableStream, sequence: str | None) -> None:
-    """Refuse a `Stream-Seq` that is not after the last one, as text."""
+    """Refuse a `Stream-Seq` that is not greater than the last one, compared as text."""
     if sequence is None:
         return
     last = await call.front.run(lambda: _last_sequence(call.front.store, stream))
@@ -145,7 +147,7 @@ async def _check_sequence(call: HttpCall, stream: DurableStream, sequence: str |
 
 
 def _last_sequence(store: Store, stream: DurableStream) -> str | None:
-    """The last `Stream-Seq`: the key of the last event that has one, looked for from the tail on backwards."""
+    """The last `Stream-Seq`: the key of the last event that has one, searched backwards from the tail."""
     stop, rows = stream.tail, _SEQUENCE_ROWS_FIRST
     while stop > stream.head:
         start = max(stream.head, stop - rows)
@@ -162,7 +164,8 @@ def _last_sequence(store: Store, stream: DurableStream) -> str | None:
 async def _append_numbered(
     call: HttpCall, stream: DurableStream, messages: list[bytes], number: Numbered, *, closing: bool
 ) -> Response:
-    """An append of a producer: once, however often it is sent. One that only closes is stored as an empty message."""
+    """Append for a producer. An append that is sent again takes no effect. A request that only closes the stream is
+    stored as an empty message."""
     front = call.front
     state = await front.run(lambda: _producer(call, stream, number))
     duplicate = state.epoch == number.epoch and number.sequence <= state.last
