@@ -26,7 +26,7 @@ Kind: TypeAlias = Literal["result", "item", "end", "progress", "started", "warni
 
 class Message(NamedTuple):
     """One message of an answer, its value as JSON. The last one is `result`, or `end` after the `item`s of a verb that
-    returns a list bit by bit. `progress` is `[what, done, total]`; `started` is the job that does the work; `warning`
+    returns a list in parts. `progress` is `[what, done, total]`; `started` is the job that does the work; `warning`
     (`anabranch.wire.warnings`) comes before the result."""
 
     kind: Kind

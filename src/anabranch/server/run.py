@@ -31,8 +31,9 @@ _STOP_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What a started broker serves: the address of each front end, by its name (of `queries` the host's name). `stream` is one of the store's streams,
-    None if it has none. `authority` is the file that clients trust where the certificate was made by `dev_tls`."""
+    """What a started broker serves: the address of each front end, by its name (for `queries`, the name
+    of the host). `stream` is one of the store's streams, None if the store has none. `authority` is the file of the
+    authority that clients have to trust, if `dev_tls` has made the certificate."""
 
     store: str
     addresses: Mapping[str, str]
@@ -42,7 +43,8 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a broker ended: whether all calls did so by themselves, and why it ended unasked, if it did."""
+    """How a broker ended. `drained`: whether all calls ended within the time to drain. `failure`: why the broker ended
+    without being asked to; None if it was asked."""
 
     drained: bool
     failure: str | None = None
@@ -52,8 +54,8 @@ def run(
     settings: ServerSettings, *, stopping: threading.Event, ready: Callable[[Serving], None] = lambda serving: None
 ) -> Ended:
     """Serve until `stopping` is set or a front end fails, then drain: accept no more, let the calls under way end, tell
-    followers where to resume, and close the store, within `settings.drain_s` and some seconds. What was acknowledged is
-    durable at any time, so an end that is not in order loses nothing either.
+    followers where to resume, and close the store, within `settings.drain_s` and some seconds. Acknowledged
+    events are durable at any time, so an end without a drain loses none of them.
 
     `ready` is called once all front ends accept connections. Raises what `connect` raises, InvalidArgument."""
     broker = open_broker(settings, upkeep=True)
@@ -97,30 +99,33 @@ def _some_stream(store: Store) -> str | None:
 
 
 def _slots(settings: ServerSettings) -> int:
-    """How many processes count: the main one, gRPC's, the workers and the host of queries."""
+    """The number of processes with counters: the main process, gRPC's, the workers and the host of queries."""
     return 3 + settings.workers
 
 
 def _front_ends(
     settings: ServerSettings, broker: Broker, counters: Counters, access_log: AccessLog | None
 ) -> Sequence[FrontEnd]:
-    found: list[FrontEnd] = []
+    front_ends: list[FrontEnd] = []
     slots = _slots(settings)
     if settings.flight:
-        found.append(FlightFrontEnd(broker, settings, counters, access_log))
+        front_ends.append(FlightFrontEnd(broker, settings, counters, access_log))
     if settings.http and settings.workers > 1:
-        found.append(HttpWorkers(settings, counters, slots=slots, first_slot=2))
+        front_ends.append(HttpWorkers(settings, counters, slots=slots, first_slot=2))
     elif settings.http:
-        found.append(HttpFrontEnd(broker, settings, counters, access_log))
+        front_ends.append(HttpFrontEnd(broker, settings, counters, access_log))
     if settings.serves_grpc:
-        found.append(GrpcProcess("grpc", "gRPC", settings, counters, slots=slots, slot=1))
+        front_ends.append(GrpcProcess("grpc", "gRPC", settings, counters, slots=slots, slot=1))
     if settings.queries:
-        found.append(FrontEndProcess("queries", "the host of queries", settings, counters, slots=slots, slot=slots - 1))
-    return found
+        front_ends.append(
+            FrontEndProcess("queries", "the host of queries", settings, counters, slots=slots, slot=slots - 1)
+        )
+    return front_ends
 
 
 def _serve(front_ends: Sequence[FrontEnd], stopping: threading.Event, access_log: AccessLog | None) -> str | None:
-    """Wait until the broker is asked to stop, or a front end has failed; returns how it failed."""
+    """Wait until the broker is asked to stop, or a front end has failed; returns why it failed; None if the
+    broker was asked to stop."""
     while not stopping.wait(_LOOK_S):
         if access_log is not None:
             access_log.flush()

@@ -1,4 +1,4 @@
-"""What a load balancer and a monitoring system ask: is the broker alive, is it ready, and its metrics."""
+"""Answers load balancers and monitoring systems: whether the broker is alive and ready, and its metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROBE_S: Final = 3.0
 
 
 class Health:
-    """Answers for one process. Its calls run on the event loop, what they ask of the store in threads."""
+    """Answers for one process. Its methods run on the event loop, their calls of the store in threads."""
 
     def __init__(self, broker: Broker, counters: Counters) -> None:
         self._broker = broker
@@ -46,7 +46,7 @@ class Health:
             return 503, f"{exc}\n"
 
     async def _problem(self) -> str | None:
-        """Why the broker can't serve, if it can't. At most one look at the store at a time, however many ask."""
+        """Why the broker can't serve; None if it can. Callers at the same time share one check of the catalog."""
         if self._broker.drain.started:
             return "draining"
         if not self._counters.is_started:
@@ -63,7 +63,7 @@ class Health:
             with self._broker.store.catalog.reading() as reading:
                 reading.horizon()
         except AnabranchError as exc:
-            return f"{type(exc).__name__}: the catalog can't be read"  # its text may name places of the server
+            return f"{type(exc).__name__}: the catalog can't be read"  # the error's text may name paths of the server
         return None
 
     async def _metrics(self) -> str:
@@ -74,7 +74,8 @@ class Health:
 
 
 def _token(scope: Scope) -> str | None:
-    """A bearer token. Other credentials are ignored, as a monitoring system may send some to every place."""
+    """The bearer token. Other credentials are ignored, because a monitoring system may send the same ones to all its
+    targets."""
     with suppress(Unauthenticated):
         return header_token(scope)
     return None

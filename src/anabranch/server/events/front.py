@@ -1,4 +1,4 @@
-"""What the calls of a front end share: the threads, the writers, the followers, and their end."""
+"""The threads, writers and followers that the calls of a front end share, and how they end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ C = TypeVar("C", bound=Closable)
 
 
 class EventFront:
-    """What the calls of one front end share, for one event loop. Close it before the store."""
+    """The resources that the calls of one front end share, for one event loop. Close it before the store."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -48,35 +48,37 @@ class EventFront:
         self._forget_drain = broker.drain.on_start(self._drain_soon)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run what waits for the catalog, the blobs or a commit, in a thread."""
+        """Run work that waits for the catalog, the blobs or a commit in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     async def run_long(self, work: Callable[[], T]) -> T:
-        """Run what may take long, such as a verb that moves bytes, in one of other threads: requests for events don't
-        wait for it."""
+        """Run work that may take long, such as a verb that moves bytes, in a separate pool of threads, so that requests
+        for events don't wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
 
     async def run_query(self, work: Callable[[], T]) -> T:
-        """Run a query, or read on in its result, in one of other threads: verbs don't wait for that."""
+        """Run a query, or read more of its result, in a separate pool of threads, so that verbs don't wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._query_threads, work)
 
     async def open_query(self, opening: Callable[[], C]) -> C:
-        """As `run_query`. If this task is cancelled meanwhile, what it opens is closed."""
+        """As `run_query`. If this task is cancelled meanwhile, the result of `opening` is closed."""
         return await open_in_thread(self._query_threads, opening)
 
     def run_session(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a request of a group reader or a transaction, which may wait for events, in one of other threads."""
+        """Run a request of a group reader or a transaction, which may wait for events, in a separate pool of
+        threads."""
         return asyncio.get_running_loop().run_in_executor(self._session_threads, work)
 
     async def recheck(self, right: StreamRight) -> None:
-        """Check a right again in a thread, if that is due. Raises PermissionDenied, Unauthenticated, StreamNotFound."""
+        """Check a right again in a thread, if a check is due. Raises PermissionDenied, Unauthenticated,
+        StreamNotFound."""
         if right.is_due():
             await self.run(right.check)
 
     async def append(
         self, info: StreamInfo, principal: Principal, work: Callable[[StreamInfo, SharedWriter], Awaitable[T]]
     ) -> T:
-        """Append with the stream's writer, as `work` does. Raises what it raises."""
+        """Call `work` with the stream's writer, and once more if the writer was closed. Raises what `work` raises."""
         try:
             return await self._append(info, work)
         except (Closed, StreamNotFound):
@@ -93,8 +95,8 @@ class EventFront:
             raise
 
     async def close(self) -> None:
-        """End the followers, and wait until what was accepted is durable; queries that run end with an error. May be called
-        again."""
+        """End the followers, and wait until all accepted events are durable; running queries end with an error. May be
+        called again."""
         self._forget_drain()
         self._begin_drain()
         assert self._ending is not None, "it has begun"

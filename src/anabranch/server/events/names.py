@@ -35,8 +35,8 @@ class StreamNames:
         self._asked: dict[str, asyncio.Task[StreamInfo]] = {}
 
     def known(self, name: str) -> StreamInfo | None:
-        """The stream, if it was looked up a moment ago. A name in constant use is looked up again before that, so that
-        no request waits for the look-up."""
+        """The stream, if it was looked up a moment ago. A name in constant use is looked up again in the background
+        before it expires, so that no request waits for the look-up."""
         found = self._known.get(name)
         now = self._loop.time()
         if found is None or found.until < now:
@@ -46,14 +46,14 @@ class StreamNames:
         return found.info
 
     def forget(self, name: str) -> None:
-        """Look the name up again next time; what was asked before does not count."""
+        """Look the name up again next time. The result of a look-up that is under way is not remembered."""
         self._known.pop(name, None)
         self._asked.pop(name, None)
 
     async def get(self, name: str, principal: Principal, operation: Operation, *, verb: str) -> StreamInfo:
-        """The stream that this is a name or an alias of, after checking that the caller may do the operation on it.
-        Raises InvalidName, StreamNotFound and its subclasses, PermissionDenied: whether a stream exists is for those
-        who may use it."""
+        """The stream with this name or alias, after checking that the caller may do the operation on it.
+        Raises InvalidName, StreamNotFound and its subclasses, PermissionDenied: only callers who may use a
+        stream learn whether it exists."""
         info = self.known(name)
         if info is None:
             try:
@@ -94,9 +94,8 @@ class StreamNames:
         return info
 
     def _fetched(self, name: str, task: asyncio.Task[StreamInfo]) -> None:
-        failed = (
-            task.cancelled() or task.exception() is not None
-        )  # all waiting callers get the error, unless none is left
+        # Reading the exception marks it as retrieved, also if no caller waits for it any more.
+        failed = task.cancelled() or task.exception() is not None
         if self._asked.get(name) is task:
             del self._asked[name]
             if failed:

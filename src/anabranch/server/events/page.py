@@ -20,8 +20,8 @@ from anabranch.store.facade import Store
 
 
 class Range(NamedTuple):
-    """What is read: the events from one place to another, as of opening to the tail; `between` two event times; as fast as
-    `rate` allows."""
+    """The events to read: from the place `start` to the place `end`, or to the tail at the time of opening; only those
+    with an event time in `between`; as fast as `rate` allows."""
 
     start: str
     end: str | None
@@ -34,7 +34,7 @@ class Range(NamedTuple):
 
 
 def absolute(text: str, now: Micros) -> str:
-    """A place, with a text such as `-15m`, for 15 minutes ago, as a time in µs."""
+    """A place. An age such as `-15m`, which means 15 minutes ago, becomes a time in µs; other texts are unchanged."""
     ago = time_ago(text, now)
     return text if ago is None else str(ago)
 
@@ -46,7 +46,7 @@ def place(text: str) -> int | str:
 
 
 def time_kind_of(by: str | None) -> TimeKind:
-    """Which times places are. Raises InvalidArgument."""
+    """The kind of the times in places. Raises InvalidArgument."""
     return time_kind(by, form="by={}")
 
 
@@ -77,7 +77,7 @@ def open_range(store: Store, info: StreamInfo, asked: Range) -> Reader:
 
 
 class EventPage(NamedTuple):
-    """The events of a page; `after` is the cut behind them; `complete` if nothing follows before the end."""
+    """The events of a page; `after` is the cut after them; `complete` if no event follows in the range."""
 
     batches: list[tuple[pa.RecordBatch, StreamCut]]
     after: StreamCut
@@ -86,21 +86,21 @@ class EventPage(NamedTuple):
 
 def read_page(reader: Reader, limit: int) -> EventPage:
     """At most `limit` events, and about `limits.HTTP_PAGE_BYTES_MAX` bytes."""
-    found: list[tuple[pa.RecordBatch, StreamCut]] = []
+    batches: list[tuple[pa.RecordBatch, StreamCut]] = []
     left, size, after = limit, 0, reader.position
     while left and size < limits.HTTP_PAGE_BYTES_MAX:
         batch = reader.read()
         if batch is None:
-            return EventPage(found, reader.position, complete=True)
+            return EventPage(batches, reader.position, complete=True)
         after = reader.position
         keep = min(left, _fitting(batch, limits.HTTP_PAGE_BYTES_MAX - size))
         if keep < batch.num_rows:
             batch = batch.slice(0, keep)
             after = cut_behind(batch, after)
-            return EventPage([*found, (batch, after)], after, complete=False)
-        found.append((batch, after))
+            return EventPage([*batches, (batch, after)], after, complete=False)
+        batches.append((batch, after))
         left, size = left - batch.num_rows, size + batch.nbytes
-    return EventPage(found, after, complete=False)
+    return EventPage(batches, after, complete=False)
 
 
 def _fitting(batch: pa.RecordBatch, bytes_left: int) -> int:

@@ -50,17 +50,18 @@ def encode_rows(
 
 
 def check_result(schema: pa.Schema) -> None:
-    """Raise InvalidSql if two columns of a query's result have the same name: they are members of an object."""
-    found: set[str] = set()
+    """Raise InvalidSql if two columns of a query's result have the same name: as members of a JSON object, the
+    names must be distinct."""
+    seen: set[str] = set()
     for name in schema.names:
-        if name in found:
+        if name in seen:
             raise InvalidSql(f"two columns of the result are called '{name}'; give them names of their own with AS")
-        found.add(name)
+        seen.add(name)
 
 
 def rows_together(batch: pa.RecordBatch) -> int:
-    """How many rows of a batch are encoded together: as text they take several times their size, while the caller may take
-    nothing."""
+    """How many rows of a batch are encoded together. The number is limited because the text of rows takes several times
+    their size, and stays in memory while the caller reads nothing."""
     rows: int = batch.num_rows * limits.HTTP_ENCODED_BYTES // max(1, batch.nbytes)
     return max(1, rows)
 
@@ -89,11 +90,12 @@ def pointers_of(batch: pa.RecordBatch, after: StreamCut) -> list[str]:
 
 
 def cuts_of(batch: pa.RecordBatch, after: StreamCut) -> list[str]:
-    """The text of the cut behind each row. `after` is the cut behind the last one."""
+    """The text of the cut after each row. `after` is the cut after the last row."""
     if not batch.num_rows:
         return []
     segment = _segment_of(batch)
-    if segment not in after.as_dict():  # the reader has gone on to the segment's successors: there is no cut in between
+    # The reader has continued with the segment's successors, so there are no cuts after the single rows.
+    if segment not in after.as_dict():
         return [str(after)] * batch.num_rows
     before, behind = str(after).split(f":{segment.packed:016x}@")
     prefix = f"{before}:{segment.packed:016x}@"

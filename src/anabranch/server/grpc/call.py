@@ -23,7 +23,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(slots=True)
 class Counted:
-    """What is counted of a call, for the metrics and the access log."""
+    """The counts of a call for the metrics and the access log."""
 
     method: str
     began: float = field(default_factory=time.monotonic)
@@ -34,7 +34,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall:
-    """One call. `send_timeout_s` is how long the caller may take none of an answer."""
+    """One call. `send_timeout_s` is how long the caller may read nothing of an answer."""
 
     front: EventFront
     context: Any
@@ -56,8 +56,8 @@ class GrpcCall:
         return None if data is grpc.aio.EOF else await self.received(kind, data)
 
     async def send(self, message: Message | bytes) -> None:
-        """Send one message of many; waits until the connection takes it. Raises TimeoutError where it takes nothing for
-        too long."""
+        """Send one message of many; waits until the connection takes it. Raises TimeoutError if the caller reads
+        nothing for `send_timeout_s`."""
         data = message if isinstance(message, bytes) else message.SerializeToString()
         self.counted.sent += len(data)
         try:
@@ -74,8 +74,10 @@ def caller(guard: Guard, context: Any) -> Principal:
         if name == "authorization":
             token = bearer_token(value if isinstance(value, str) else value.decode("latin-1"))
             break
-    found = context.auth_context().get("x509_pem_cert")
-    return guard.authenticate(token=token, certificate=_name(found[0]) if found else None, peer=peer_of(context))
+    certificates = context.auth_context().get("x509_pem_cert")
+    return guard.authenticate(
+        token=token, certificate=_certificate_name(certificates[0]) if certificates else None, peer=peer_of(context)
+    )
 
 
 def peer_of(context: Any) -> str:
@@ -85,5 +87,5 @@ def peer_of(context: Any) -> str:
 
 
 @lru_cache(1024)
-def _name(certificate: bytes) -> str | None:
+def _certificate_name(certificate: bytes) -> str | None:
     return name_in_certificate(certificate)

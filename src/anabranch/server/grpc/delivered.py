@@ -1,4 +1,4 @@
-"""The batches that a group reader's caller was sent and has not committed."""
+"""The batches that were sent to the caller of a group reader and are not committed yet."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from anabranch.model.position import StreamSegment
 
 
 class Delivered(NamedTuple):
-    """How far a reader was when a batch was sent: the offsets behind what is not committed before, and the number of
-    events handed out."""
+    """How far a reader was when a batch was sent: for each segment, the offset after its last uncommitted batch up to
+    then; and the number of events handed out."""
 
     positions: Mapping[StreamSegment, int]
     handed_out: int
@@ -38,15 +38,16 @@ class DeliveredBatches:
         self._room.set()
 
     async def room(self) -> None:
-        """Wait until one more may be sent: until enough is committed."""
+        """Wait until enough batches are committed that another may be sent."""
         await self._room.wait()
 
     def end(self) -> None:
-        """No more is sent: end the waiting for room."""
+        """End the wait for room, because no more batches are sent."""
         self._room.set()
 
     def add(self, delivery: GroupDelivery, handed_out: int) -> int:
-        """A batch is sent, with which so many events are handed out. Returns its number."""
+        """Add a batch that is sent. `handed_out` is the number of events handed out up to its end. Returns its
+        number."""
         self._number += 1
         self._sent.append(_Sent(self._number, delivery.segment, delivery.rows.stop, handed_out))
         if len(self._sent) >= limits.GROUP_BATCHES_AHEAD_MAX:
@@ -54,7 +55,8 @@ class DeliveredBatches:
         return self._number
 
     def through(self, number: int) -> Delivered:
-        """All up to the batch of this number. Raises InvalidArgument if it was not sent, or is committed."""
+        """How far the reader was at the batch of this number. Raises InvalidArgument if it was not sent, or is
+        committed."""
         if not self._sent or not self._sent[0].number <= number <= self._number:
             raise InvalidArgument(f"batch {number} was not sent, or is committed already")
         positions: dict[StreamSegment, int] = {}
@@ -66,7 +68,8 @@ class DeliveredBatches:
         return Delivered(positions, handed_out)
 
     def forget(self, number: int | None, *, keep_last: bool = False) -> None:
-        """All up to this number are committed; None: all, of the last one maybe only a part (`keep_last`)."""
+        """Forget the committed batches: up to this number, or all if it is None. With `keep_last`, the last batch
+        stays, because maybe only a part of it is committed."""
         until = (self._number - keep_last) if number is None else number
         while self._sent and self._sent[0].number <= until:
             self._sent.popleft()

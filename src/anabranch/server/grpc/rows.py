@@ -22,8 +22,8 @@ from anabranch.wire.v1 import store_pb2 as v1
 
 
 def value_of(event: v1.Event, decoder: RowDecoder, now: Micros) -> Any:
-    """An event of a request as `append_value` and `RowDecoder.batch` take it. `now` is the time of bytes that have none.
-    Raises SchemaMismatch, InvalidKey, InvalidArgument."""
+    """An event of a request as `append_value` and `RowDecoder.batch` take it. `now` is the time of a payload without
+    one. Raises SchemaMismatch, InvalidKey, InvalidArgument."""
     body = event.WhichOneof("body")
     if body is None:
         raise SchemaMismatch("expected either json or payload in an event")
@@ -53,7 +53,7 @@ def encode(
     batch: pa.RecordBatch, after: StreamCut, *, raw: bool, columns: Sequence[str] | None, meta: bool
 ) -> list[bytes]:
     """The rows as serialized `ReadResponse`, which are `FollowResponse` too: parts of about `limits.FOLLOW_SEND_BYTES`,
-    each with the cut behind its last row; `after` is that behind the batch."""
+    each with the cut after its last row. `after` is the cut after the batch."""
     events = events_of(batch, raw=raw, columns=columns)
     cuts = cuts_of(batch, after)
     if meta:
@@ -74,8 +74,8 @@ def events_of(batch: pa.RecordBatch, *, raw: bool, columns: Sequence[str] | None
 
 
 def batch_of(events: Sequence[v1.Event], decoder: RowDecoder, now: Micros) -> pa.RecordBatch:
-    """Events of a request as one batch. `now` is the time of bytes that have none. Raises InvalidArgument, SchemaMismatch
-    and InvalidKey."""
+    """Events of a request as one batch. `now` is the time of a payload without one. Raises InvalidArgument,
+    SchemaMismatch and InvalidKey."""
     if not events:
         raise InvalidArgument("expected at least one event")
     return decoder.batch([value_of(each, decoder, now) for each in events])

@@ -29,7 +29,7 @@ JSON: Final = frozenset(("application/json",))
 LINES: Final = frozenset(("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-lines"))
 ARROW: Final = frozenset(("application/vnd.apache.arrow.stream",))
 _BATCHES: Final = JSON | LINES | ARROW
-# curl's default for -d, and no type at all: JSON for a typed stream, bytes for a raw one.
+# No type, or the type that curl sends for -d: taken as JSON for a typed stream, as bytes for a raw one.
 UNSAID: Final = frozenset(("", FORM))
 
 
@@ -78,8 +78,8 @@ def _batch(call: HttpCall, decoder: RowDecoder, kind: str, body: bytes) -> pa.Re
     if kind in ARROW:
         batch = read_arrow(body)
     elif kind in _BATCHES:
-        found = decoder.parse(body, lines=kind in LINES)
-        batch = decoder.batch(found if isinstance(found, list) else [found])
+        value = decoder.parse(body, lines=kind in LINES)
+        batch = decoder.batch(value if isinstance(value, list) else [value])
     elif decoder.schema.raw:
         key, moment = raw_headers(call.request.headers, decoder)
         batch = decoder.batch([RawRow(body, key, call.front.store.runtime.clock.now() if moment is None else moment)])
@@ -99,13 +99,13 @@ def read_arrow(body: bytes) -> pa.Table:
     """An Arrow IPC stream from the network as a table: checked, and of bounded size. Raises InvalidArgument, TooLarge."""
     batches, size = [], 0
     try:
-        found = open_bounded(pa.py_buffer(body))
-        for batch in found:
+        incoming = open_bounded(pa.py_buffer(body))
+        for batch in incoming:
             size += batch.nbytes
             if size > limits.HTTP_ARROW_BYTES_MAX:
                 raise TooLarge("the decompressed body of a request", size, limits.HTTP_ARROW_BYTES_MAX)
             batches.append(batch)
-        return pa.Table.from_batches(batches, schema=found.schema)
+        return pa.Table.from_batches(batches, schema=incoming.schema)
     except TooLarge:
         raise
     except (pa.ArrowException, OSError, ValueError) as exc:
@@ -128,7 +128,7 @@ def raw_headers(headers: Headers, decoder: RowDecoder) -> tuple[str | None, int 
 
 def answer(accepted: Ack | AcceptedBatch) -> bytes:
     """`{"events": N, "pointers": […], "ranges": […]}` of an append that is done, and `sampled` as in `sampled_json`.
-    Raises what it was refused with."""
+    Raises the error that refused the append."""
     if isinstance(accepted, Ack):
         return single_answer(accepted.result(0))
     ack, count, sampled = accepted

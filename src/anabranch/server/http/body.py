@@ -29,8 +29,8 @@ async def read_body(
     receive: Receive, headers: Iterable[tuple[bytes, bytes]], *, bytes_max: int = limits.HTTP_BODY_BYTES_MAX
 ) -> bytes:
     """The whole body, decompressed. At most `bytes_max` bytes, before and after decompression. Raises TooLarge,
-    InvalidArgument, HttpRefusal for an unknown encoding and
-    ClientDisconnect. How long it may take is for the server to bound."""
+    InvalidArgument, HttpRefusal for an unknown encoding, and ClientDisconnect. The server limits the time, not
+    this function."""
     length, encoding = None, b""
     for name, value in headers:
         if name == b"content-length":
@@ -56,7 +56,8 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
 
 
 def sql_text(body: bytes, *, json_too: bool = True) -> str:
-    """A body that is SQL. Raises InvalidArgument, also for JSON, which the endpoint may take too, as another type."""
+    """A body that is SQL. Raises InvalidArgument, also for JSON. `json_too`: the message says how to send JSON to this
+    endpoint."""
     try:
         text = body.decode()
     except UnicodeDecodeError as exc:
@@ -86,11 +87,11 @@ async def _gather(receive: Receive, bytes_max: int) -> bytes:
 def _unpacked(data: bytes, bits: int, bytes_max: int) -> bytes:
     unpacker = zlib.decompressobj(bits)
     try:
-        found = unpacker.decompress(data, bytes_max + 1)
+        unpacked = unpacker.decompress(data, bytes_max + 1)
     except zlib.error as exc:
         raise InvalidArgument(f"the body can't be decompressed: {exc}") from exc
-    if len(found) > bytes_max:
-        raise TooLarge("the decompressed body of a request", len(found), bytes_max)
+    if len(unpacked) > bytes_max:
+        raise TooLarge("the decompressed body of a request", len(unpacked), bytes_max)
     if not unpacker.eof or unpacker.unused_data:
         raise InvalidArgument("the compressed body is cut off, or something follows it")
-    return found
+    return unpacked

@@ -1,4 +1,4 @@
-"""What the handlers of the HTTP front end share."""
+"""The front end and the request that the handlers of HTTP get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class HttpFront(EventFront):
     """One broker's HTTP front end, for one event loop. Close it before the store."""
 
     def __init__(self, broker: Broker, description: bytes) -> None:
-        """`description` is that of the API, as OpenAPI."""
+        """`description` is the OpenAPI document of the API."""
         super().__init__(broker)
         self.description = description
 
@@ -35,8 +35,8 @@ def stream_of(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HttpCall:
-    """A request that may be served: its caller is known and allowed. `stream` is that of the path, if the path names
-    one."""
+    """A request that may be served: its caller is known and allowed. `stream` is the stream that the
+    path names, None if it names none."""
 
     front: HttpFront
     request: Request

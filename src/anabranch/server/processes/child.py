@@ -48,8 +48,8 @@ def _run() -> int:
     settings = ServerSettings(**order["settings"])
     log_to_stderr(settings.log_level)
     stopping = threading.Event()
-    # A terminal or container sends these signals to all processes, but this one ends when the main process closes stdin.
-    # Not SIG_IGN: processes that this one starts would inherit it.
+    # A terminal or container sends these signals to all processes, but this one ends when the main process closes
+    # stdin. Not SIG_IGN: processes that this one starts would inherit it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, frame: None)
     threading.Thread(target=_await_end_of_stdin, args=(stopping,), daemon=True).start()
