@@ -134,15 +134,15 @@ class _Window:
     def __init__(self) -> None:
         self._queue: asyncio.Queue[_Accepted | None] = asyncio.Queue(limits.CONNECTION_BATCHES_MAX)
         self._bytes = 0
-        self._shrunk = asyncio.Event()
+        self._less = asyncio.Event()
 
     async def put(self, accepted: _Accepted) -> None:
         """Add a request; waits while the requests, or their bytes, are over their limits."""
         self._bytes += accepted.size
         await self._queue.put(accepted)
         while self._bytes > limits.CONNECTION_BYTES_MAX:
-            self._shrunk.clear()
-            await self._shrunk.wait()
+            self._less.clear()
+            await self._less.wait()
 
     async def end(self) -> None:
         """Mark the end: no more requests are added."""
@@ -156,7 +156,7 @@ class _Window:
         """Release what the request holds."""
         self._bytes -= accepted.size
         accepted.memory.release()
-        self._shrunk.set()
+        self._less.set()
 
     def drop(self) -> None:
         """Release all requests that were not answered."""
